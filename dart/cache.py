@@ -63,7 +63,7 @@ class KVCache(Cache):
         begin, end = self.length, self.length + key_states.shape[2]
         if end > self.capacity:
             raise ConfigError(
-                f"the KV cache holds {self.capacity} rows; {end} are needed. Give a larger capacity."
+                f"the KV cache holds {self.capacity} rows; {end} are needed. Make it larger."
             )
         layer_keys, layer_values = keys[slot, :, :, :end], values[slot, :, :, :end]
         layer_keys[:, :, begin:] = key_states

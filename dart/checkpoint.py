@@ -118,8 +118,8 @@ def read_head_config(folder: Path, *, needs_draft_length: bool) -> HeadConfig:
         kind, factor = scaling["type"], scaling["factor"]
         if kind not in ("linear", "dynamic") or not isinstance(factor, float) or factor <= 1:
             raise CheckpointError(
-                f"{path}: rope_scaling is {scaling}; expected type 'linear' or 'dynamic' and a float "
-                "factor above 1."
+                f"{path}: rope_scaling is {scaling}; expected type 'linear' or 'dynamic' and a "
+                "float factor above 1."
             )
     else:
         raise CheckpointError(
@@ -156,8 +156,8 @@ def _check_fit(config: HeadConfig, target: TargetModel, folder: Path) -> None:
     ):
         if found != expected:
             raise CheckpointError(
-                f"the head in {folder} does not fit the target: its {name} is {found}, the target's "
-                f"is {expected}. Choose the head that was trained for this target."
+                f"the head in {folder} does not fit the target: its {name} is {found}, the "
+                f"target's is {expected}. Choose the head that was trained for this target."
             )
     _ = target.draft_layers  # raises where the target has too few layers
 

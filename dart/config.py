@@ -46,7 +46,7 @@ class SamplingConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeConfig:
-    """The draft tree's shape (paper, Algorithm 1). `size` counts drafted nodes, without the root."""
+    """The draft tree's shape (paper, Algorithm 1); `size` counts nodes without the root."""
 
     size: int = 60
     beam_width: int = 20

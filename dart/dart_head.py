@@ -17,7 +17,6 @@ from dart.ngram import NgramStore
 from dart.search import search_tree
 from dart.tree import DraftTree
 
-
 _LONGEST_CONTEXT = 16  # tokens handed to the search; no n-gram store matches more
 
 
@@ -147,6 +146,6 @@ class DartDrafter:
         return tree
 
     def observe(self, tokens: list[int], aux_hidden: torch.Tensor) -> None:
-        """Take the step's new tokens and the aux states [len(tokens), 3Ht] of their predecessors."""
+        """Take the step's tokens and the aux states [len(tokens), 3Ht] of their predecessors."""
         self._pending = (tokens, aux_hidden)
         self._history = [*self._history, *tokens][-_LONGEST_CONTEXT:]

@@ -69,7 +69,7 @@ class Drafter(Protocol):
 
     def observe(self, tokens: list[int], aux_hidden: torch.Tensor) -> None:
         """The step's new tokens, bonus token last; aux states [len(tokens), A*D] of the tokens
-        before each of them (root and accepted nodes)."""  # noqa: D205
+        before each of them (root and accepted nodes)."""
         ...
 
 

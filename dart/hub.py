@@ -26,7 +26,7 @@ def resolve(
         raise ConfigError(f"hub is {hub!r}; expected one of {', '.join(HUBS)}.")
     name = os.fspath(name_or_path)
     path = Path(name).expanduser()
-    if path.exists():
+    if name and path.exists():
         return path
     parts = name.split("/")
     looks_like_id = len(parts) == 2 and all(parts) and parts[0] not in (".", "..", "~")
@@ -40,7 +40,7 @@ def resolve(
 
 def _from_huggingface(name: str, patterns: Sequence[str] | None) -> str:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         return snapshot_download(name, allow_patterns=patterns)
@@ -60,13 +60,14 @@ def _from_modelscope(name: str, patterns: Sequence[str] | None) -> str:
         ) from error
     try:
         return snapshot_download(name, allow_patterns=list(patterns) if patterns else None)
-    except Exception as error:  # noqa: BLE001 - modelscope documents no exception types
+    except Exception as error:
         raise HubError(_advice(name, "ModelScope", error)) from error
 
 
 def _advice(name: str, hub: str, error: BaseException) -> str:
     reason = str(error).strip().splitlines()
     return (
-        f"{name} is no local folder and {hub} did not give it ({reason[0] if reason else error!r}). "
-        "Check the name and the connection (private or gated: log in first), or give a local folder."
+        f"{name} is no local folder and {hub} did not give it "
+        f"({reason[0] if reason else error!r}). Check the name and the connection (private: "
+        "log in first), or give a local folder."
     )

@@ -1,4 +1,4 @@
-"""The one transformer layer that both draft heads are made of (CHECKPOINT_FORMATS sections 2.3, 4.2).
+"""The one transformer layer that both kinds of draft head are made of.
 
 Module names are the checkpoint's. Knows nothing about drafting, trees or the target. Training uses
 the same modules with a mask and positions of its own.

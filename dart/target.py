@@ -25,7 +25,7 @@ _ATTENTION_WITH_MASK = ("sdpa", "eager")
 
 @dataclass(frozen=True, slots=True)
 class TargetOutput:
-    """What one target forward over T rows gives: logits [N, V], aux_hidden [T, A*D] (A may be 0)."""
+    """What a target forward over T rows gives: logits [N, V], aux_hidden [T, A*D] (A may be 0)."""
 
     logits: torch.Tensor
     aux_hidden: torch.Tensor
@@ -62,12 +62,12 @@ class TargetModel:
 
     @property
     def draft_layers(self) -> tuple[int, ...]:
-        """Layers whose inputs both kinds of draft head read: 2, N//2, N-3 (CHECKPOINT_FORMATS 1)."""
+        """Layers whose inputs both kinds of draft head read: 2, N//2, N-3 (as upstream)."""
         count = len(self.layers)
         if count < 7:
             raise UnsupportedModelError(
-                f"the target has {count} layers; a draft head reads the inputs of layers 2, N//2 and "
-                "N-3, which are distinct only from 7 layers on. Use the baseline decoder with it."
+                f"the target has {count} layers; a draft head reads the inputs of layers 2, N//2 "
+                "and N-3, which are distinct only from 7 layers on. Use the baseline decoder."
             )
         return (2, count // 2, count - 3)
 
@@ -179,9 +179,9 @@ class TargetModel:
         noise = (1e-4 if self.dtype == torch.float32 else 5e-2) * right.abs().max()
         if not off <= max(0.25 * apart, noise):
             raise UnsupportedModelError(
-                f"{type(self.model).__name__} does not follow a 4-D attention mask with position ids:"
-                f" a tree's logits are off by {off:.3g} (rounding would be {noise:.1g}). Only models "
-                "with full attention through 'sdpa' or 'eager' can be decoded with trees."
+                f"{type(self.model).__name__} does not follow a 4-D attention mask with position "
+                f"ids: a tree's logits are off by {off:.3g} (rounding would be {noise:.1g}). Only "
+                "models with full attention through 'sdpa' or 'eager' can be decoded with trees."
             )
 
 

@@ -1,4 +1,4 @@
-"""DartModel: target, draft heads and n-gram store loaded together, with upstream's calling names."""
+"""DartModel: target, draft heads and n-gram store together, with upstream's calling names."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class DartModel:
             tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         except torch.OutOfMemoryError as error:
             raise DeviceError(_out_of_memory(error)) from error
-        except Exception as error:  # noqa: BLE001 - any failure here is a checkpoint that will not load
+        except Exception as error:
             raise CheckpointError(
                 f"the target in {folder} cannot be loaded: {str(error).strip()}"
             ) from error
@@ -169,8 +169,8 @@ class DartModel:
             return NoDrafter()
         if not self._has_head(decoder):
             raise ConfigError(
-                f"no {decoder} head is loaded; give --{decoder}-model-name-or-path, or choose one of "
-                f"{', '.join(self.decoders)}."
+                f"no {decoder} head is loaded; give --{decoder}-model-name-or-path, or choose one "
+                f"of {', '.join(self.decoders)}."
             )
         assert self.dart_head is not None
         if tree_size is None:
@@ -253,6 +253,6 @@ def _as_ids(input_ids: Any) -> list[int]:
 
 def _out_of_memory(error: BaseException) -> str:
     return (
-        f"the device ran out of memory ({str(error).splitlines()[0]}). Use a smaller model, a shorter "
-        "text, a smaller tree, or device_map='auto'."
+        f"the device ran out of memory ({str(error).splitlines()[0]}). Use a smaller model, a "
+        "shorter text, a smaller tree, or device_map='auto'."
     )
