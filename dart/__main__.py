@@ -41,10 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as end:  # argparse
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 2
     except ImportError as error:
-        if "_core" not in str(error.name or error):
+        if "_core" not in f"{error.name} {error}":
             raise
         return _fail(
-            "the C++ extension is not built. Run bash launch/demo.sh once, or pip install -e ."
+            f"the C++ extension cannot be loaded ({error}). Build it: pip install -e . "
+            "(launch/demo.sh does so too)."
         )
 
 

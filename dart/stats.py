@@ -102,9 +102,9 @@ class RunStatistics:
 
     def seconds_by_stage(self) -> dict[str, float]:
         """Seconds of prefill and decode, and of what decode consists of: draft, search, verify."""
-        known = {stage: self.seconds.get(stage, 0.0) for stage in STAGES}
         prefill = self.seconds.get("prefill", 0.0)
-        return {**self.seconds, "prefill": prefill, "decode": self.decode_seconds, **known}
+        stages = {stage: self.seconds.get(stage, 0.0) for stage in STAGES}
+        return {"prefill": prefill, "decode": self.decode_seconds, **stages, **self.seconds}
 
     def as_dict(self) -> dict[str, Any]:
         """The figures that `generate --json` prints, without the text."""

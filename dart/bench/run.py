@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
@@ -40,7 +40,7 @@ class Run:
 
 
 def run_benchmark(
-    decoders: dict[str, Decode],
+    decoders: Mapping[str, Decode],
     prompt_ids: Sequence[list[int]],
     *,
     max_new_tokens: int,
