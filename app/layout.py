@@ -18,7 +18,7 @@ from app import views
 from app.chat import ChatHandlers, Conversation
 from app.components import STATIC, chat_pane, metrics_strip, status_bar
 from app.engine import Engine
-from app.settings import DECODER_LABELS, Settings, check_prompt
+from app.settings import DECODER_LABELS, Settings, check_length, check_prompt
 from dart.errors import DartError
 
 ENGINE_QUEUE = "engine"  # one text at a time, whoever asks: the page or the API
@@ -28,8 +28,11 @@ DEMO_SENTENCE = (
     "This is a tiny demo model trained by this repository: its answers show speed, not knowledge."
 )
 # Shades of the blue that marks accepted tokens, for Gradio's own parts.
-_BLUE = gr.themes.Color("#eef7fc", "#d6ebf7", "#b0d9f0", "#84c3e6", "#56b4e9", "#2492cf",
-                        "#0072b2", "#005f95", "#004d78", "#003c5e", "#002b44", name="dart")  # fmt: skip
+_BLUE = gr.themes.Color(
+    *("#eef7fc", "#d6ebf7", "#b0d9f0", "#84c3e6", "#56b4e9", "#2492cf"),
+    *("#0072b2", "#005f95", "#004d78", "#003c5e", "#002b44"),
+    name="dart",
+)
 _EXAMPLES = (
     ("Code", "Write a Python function that checks whether a number is prime."),
     ("Story", "Tell me a short story about a dog who finds a red ball in the garden."),
@@ -201,8 +204,9 @@ def _chat_page(engine: Engine, max_new_tokens: int, hz: float, status: gr.HTML) 
             show_progress="full",  # the place in the queue, and nothing over the answer
             show_progress_on=queue,
         )
-        # After a stop, an error and a full queue as well.
-        answered.then(_toasts(settle), [conversation], settled, queue=False, **quiet)
+        # `then` comes after an end and after a stop, but not after an error or a full queue.
+        for ended in (answered.then, answered.failure):
+            ended(_toasts(settle), [conversation], settled, queue=False, **quiet)
         runs.append(answered)
     stop.click(None, None, None, cancels=runs)
     clear.click(_toasts(forget), [conversation], settled, queue=False, cancels=runs, **quiet)
@@ -317,7 +321,7 @@ def _wire_status(
 def _validate(talk: Conversation, text: str, *values: Any) -> list[Any]:
     """Refuse a prompt before it takes a place in the queue; the handler checks once more."""
     try:
-        check_prompt(text)
+        check_length(text)
     except DartError as error:
         verdict = gr.validate(False, html.escape(str(error)))
     else:

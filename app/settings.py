@@ -12,15 +12,20 @@ DECODER_LABELS = {"dart": "DART", "eagle3": "EAGLE3", "baseline": "Baseline"}
 MAX_PROMPT_CHARS = 16_000  # Gradio sets no limit of its own on what a client may send
 
 
-def check_prompt(prompt: str) -> str:
-    """The prompt without surrounding blanks; ConfigError where it cannot be one."""
-    if not isinstance(prompt, str) or not prompt.strip():
-        raise ConfigError("The prompt is empty: write something first.")
+def check_length(prompt: str) -> None:
+    """ConfigError for a prompt nobody would type."""
     if len(prompt) > MAX_PROMPT_CHARS:
         raise ConfigError(
             f"The prompt has {len(prompt):,} characters; at most {MAX_PROMPT_CHARS:,} are taken. "
             "Shorten it."
         )
+
+
+def check_prompt(prompt: str) -> str:
+    """The prompt without surrounding blanks; ConfigError where it cannot be one."""
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise ConfigError("The prompt is empty: write something first.")
+    check_length(prompt)
     return prompt.strip()
 
 
