@@ -323,7 +323,7 @@ def _validate(talk: Conversation, text: str, *values: Any) -> list[Any]:
     try:
         check_length(text)
     except DartError as error:
-        verdict = gr.validate(False, html.escape(str(error)))
+        verdict = gr.validate(False, html.escape(str(error), quote=False))
     else:
         verdict = gr.validate(True, "")
     return [gr.validate(True, ""), verdict, *[gr.validate(True, "")] * len(values)]
@@ -363,7 +363,9 @@ def _api(engine: Engine, max_new_tokens: int) -> Callable[..., dict[str, Any]]:
 
 def _toast(error: DartError) -> gr.Error:
     # Gradio renders the message as HTML, and a message may quote what a visitor or a model wrote.
-    return gr.Error(html.escape(str(error)), title="That did not work", print_exception=False)
+    return gr.Error(
+        html.escape(str(error), quote=False), title="That did not work", print_exception=False
+    )
 
 
 def _toasts(handler: Callable[..., Any]) -> Callable[..., Any]:
