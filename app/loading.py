@@ -8,10 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from app.engine import Loaded, Message, Report
+from dart.errors import ConfigError
 
 
 def load(args: argparse.Namespace, report: Report) -> Loaded:
     """Load what the flags name, the embedded demo without any, and run it once."""
+    if args.compare_eagle3:
+        if args.base_model_name_or_path and not args.eagle3_model_name_or_path:
+            raise ConfigError(
+                "--compare-eagle3 needs --eagle3-model-name-or-path, the head to load."
+            )
+    else:  # upstream loads the head on this flag only, and its launch scripts name it always
+        args = argparse.Namespace(**{**vars(args), "eagle3_model_name_or_path": None})
     report("Importing PyTorch")
     # Here and not above: the page is up before these seconds are over.
     from dart.cli.common import encode_messages, load_model

@@ -96,5 +96,20 @@ function render(value) {
   note.hidden = !v.note;
 }
 
+// Frames that come faster than the browser can draw are drawn as one, or a slow one would fall
+// behind. The timer is for a tab in the background, which draws nothing.
+let waiting = false;
+function draw() {
+  if (!waiting) return;
+  waiting = false;
+  render(props.value);
+}
+function soon() {
+  if (waiting) return;
+  waiting = true;
+  requestAnimationFrame(draw);
+  setTimeout(draw, 200);
+}
+
 render(props.value);
-watch("value", () => render(props.value));
+watch("value", soon);
