@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conformance import CONFORMANCE, load_json
-from hypothesis import event, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import ngram as reference_ngram
 from reference import search as reference_search
@@ -118,41 +118,25 @@ def problems(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=400, deadline=None)
-@given(problem=problems())
-def test_equals_reference(
-    tmp_path_factory: pytest.TempPathFactory, problem: dict[str, Any]
-) -> None:
-    """Prevents errors on ties, duplicates, EOS, tiny beams, and from skipping hopeless nodes."""
+def check_against_reference(problem: dict[str, Any], folder: Path) -> None:
+    """Search with both, from the same counts; every number of every node must be equal."""
+    problem = dict(problem)
     order, sequences = problem.pop("order"), problem.pop("sequences")
     has_store = problem.pop("has_store")
     counts = reference_ngram.count_ngrams(sequences, order)
-    path = tmp_path_factory.getbasetemp() / "search.ngram"
-    store = ngram.build(sequences, order, path) if has_store else None
+    store = ngram.build(sequences, order, folder / "search.ngram") if has_store else None
 
     def lookup(context: list[int], token: int) -> tuple[np.float32, int]:
         return reference_ngram.probability(counts, order, context, token)
 
-    arguments = dict(problem)
+    arrays = problem.pop("topk_tokens"), problem.pop("topk_probs")
+    context, eos = problem.pop("context"), problem.pop("eos_token")
     expected = reference_search.search(
-        arguments.pop("topk_tokens"),
-        arguments.pop("topk_probs"),
-        lookup if has_store else None,
-        arguments.pop("context"),
-        eos_tokens=arguments.pop("eos_token"),
-        **arguments,
+        *arrays, lookup if has_store else None, context, eos_tokens=eos, **problem
     )
-    event(f"nodes: {len(expected) // 10 * 10}")
-    arguments = dict(problem)
-    tree = search_tree(
-        arguments.pop("topk_tokens"),
-        arguments.pop("topk_probs"),
-        store,
-        arguments.pop("context"),
-        **arguments,
-    )
+    tree = search_tree(*arrays, store, context, eos_token=eos, **problem)
     assert_well_formed(tree)
-    assert tree.tokens[0] == problem["context"][-1]
+    assert tree.tokens[0] == context[-1]
     assert paths_of(tree)[1:] == [node.path for node in expected]
     for array, name in (
         (tree.scores, "score"),
@@ -163,6 +147,44 @@ def test_equals_reference(
     ):
         assert array is not None
         assert array[1:].tolist() == [getattr(node, name) for node in expected], name
+
+
+@settings(max_examples=300, deadline=None)
+@given(problem=problems())
+def test_equals_reference(
+    tmp_path_factory: pytest.TempPathFactory, problem: dict[str, Any]
+) -> None:
+    """Prevents errors on ties, duplicates, EOS, tiny beams, empty levels; shrinks to one case."""
+    check_against_reference(problem, tmp_path_factory.getbasetemp())
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_equals_reference_on_larger_problems(seed: int, tmp_path: Path) -> None:
+    """Prevents errors that need full beams and many contexts, and from skipping hopeless nodes."""
+    random = np.random.default_rng(seed)
+    levels, width, vocab = random.integers([2, 3, 6], [7, 9, 14]).tolist()
+    probs = random.random((levels, width))
+    if seed % 3 == 0:  # many exact ties
+        probs = 2.0 ** -np.floor(4 * probs)
+    text = random.integers(vocab, size=(8, 20))
+    text[1::2, :12] = text[::2, 4:16]  # repeated phrases, so that long contexts match
+    check_against_reference(
+        {
+            "topk_tokens": random.integers(-1, vocab, size=(levels, width)),
+            "topk_probs": probs.astype(np.float32),
+            "context": random.integers(-1, vocab, size=6).tolist(),
+            "eos_token": random.integers(vocab, size=seed % 4).tolist(),
+            "tree_size": int(random.integers(1, 80)),
+            "beam_width": int(random.integers(1, 25)),
+            "ngram_weight": [0.5, 0.5, 0.1, 0.0][seed % 4],
+            "level_weights": default_weights(levels)[0].tolist(),
+            "logit_weights": default_weights(levels)[1].tolist(),
+            "order": 1 + seed % 5,
+            "sequences": text.tolist(),
+            "has_store": True,
+        },
+        tmp_path,
+    )
 
 
 def test_exact_ties_keep_parents(tmp_path: Path) -> None:
