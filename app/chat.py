@@ -5,7 +5,7 @@ Plain functions and generators over a Conversation; layout.py gives them to Grad
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import count
@@ -66,9 +66,12 @@ class Conversation:
         return bool(self.turns) and self.turns[-1].state != "done"
 
     def messages(self) -> list[Message]:
-        """What the model is to see, the pending answer left out."""
+        """What the model is to see: all but the pending answer and questions that got none."""
         turns = self.turns[:-1] if self.is_busy else self.turns
-        return [{"role": turn.role, "content": turn.text} for turn in turns]
+        pairs = zip(turns[::2], turns[1::2], strict=False)
+        seen = [turn for pair in pairs if pair[1].text for turn in pair]
+        seen += turns[-1:] if len(turns) % 2 else []
+        return [{"role": turn.role, "content": turn.text} for turn in seen]
 
     def chat_view(self) -> dict[str, Any]:
         """Value of the chat pane."""
@@ -108,7 +111,7 @@ class ChatHandlers:
             conversation.before = (conversation.settings, dropped.text, speed)
         self._await_answer(conversation, settings)
 
-    def answer(self, conversation: Conversation) -> Iterator[Snapshot | None]:
+    def answer(self, conversation: Conversation) -> Generator[Snapshot | None]:
         """Decode the pending answer; yields when there is something new to show, None else."""
         settings = conversation.settings
         turn = conversation.turns[-1]

@@ -29,7 +29,8 @@ class Model(Protocol):
     @property
     def decoders(self) -> tuple[str, ...]: ...
 
-    def stream(self, input_ids: Any, decoder: str = "dart", **options: Any) -> Iterator[Step]: ...
+    @property
+    def stream(self) -> Callable[..., Iterator[Step]]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio import themes
+from gradio.events import api
 
 from app import views
 from app.chat import ChatHandlers, Conversation
@@ -28,7 +30,7 @@ DEMO_SENTENCE = (
     "This is a tiny demo model trained by this repository: its answers show speed, not knowledge."
 )
 # Shades of the blue that marks accepted tokens, for Gradio's own parts.
-_BLUE = gr.themes.Color(
+_BLUE = themes.Color(
     *("#eef7fc", "#d6ebf7", "#b0d9f0", "#84c3e6", "#56b4e9", "#2492cf"),
     *("#0072b2", "#005f95", "#004d78", "#003c5e", "#002b44"),
     name="dart",
@@ -41,14 +43,14 @@ _EXAMPLES = (
 )
 
 
-def theme() -> gr.themes.Base:
+def theme() -> themes.Base:
     """Gradio's plain theme in our colours; system fonts, so that nothing is fetched."""
     sans = ("ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "sans-serif")
     mono = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
-    return gr.themes.Base(
+    return themes.Base(
         primary_hue=_BLUE,
-        neutral_hue=gr.themes.colors.slate,
-        radius_size=gr.themes.sizes.radius_md,
+        neutral_hue=themes.colors.slate,
+        radius_size=themes.sizes.radius_md,
         font=sans,
         font_mono=mono,
     )
@@ -90,7 +92,7 @@ def build_ui(engine: Engine, *, max_new_tokens: int = 256, hz: float = 20.0) -> 
         retry = gr.Button("Try to load again", visible=False, elem_id="retry", size="sm")
         decoder = _chat_page(engine, max_new_tokens, hz, status)
         _wire_status(engine, demo, status, retry, decoder)
-        gr.api(
+        api(
             _api(engine, max_new_tokens),
             api_name="generate",
             api_description="Answer one prompt; text and figures of the whole run.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from app.job import Job, Snapshot
 
@@ -11,7 +11,7 @@ MAX_PAUSE_SECONDS = 0.1  # Gradio can cancel a generator only between two of its
 JOIN_SECONDS = 5.0
 
 
-def pump(job: Job, hz: float = 20.0) -> Iterator[Snapshot | None]:
+def pump(job: Job, hz: float = 20.0) -> Generator[Snapshot | None]:
     """Snapshots of the job, the first and the last always; None where nothing is new for a while.
 
     The page has no back-pressure: what comes too fast makes it lag by seconds. Closing the

@@ -124,11 +124,12 @@ def test_an_error_keeps_the_text_so_far():
     assert STORY.startswith(snapshot.text)
 
 
-def test_an_unforeseen_error_is_logged_and_not_shown(caplog):
+def test_an_unforeseen_error_is_logged_and_not_shown(caplog, monkeypatch):
     """A raw exception's text may hold paths or data that are not for visitors."""
     engine = fake_engine()
-    engine.loaded.model.stream = lambda *_args, **_options: 1 / 0
+    monkeypatch.setattr(engine.loaded.model, "stream", lambda *_args, **_options: 1 / 0)
     snapshot = finished(engine, "story")
+    assert snapshot.error is not None
     assert "ZeroDivisionError" in snapshot.error
     assert "division by zero" not in snapshot.error
     assert "division by zero" in caplog.text
@@ -353,6 +354,17 @@ def test_a_failed_answer_is_raised_after_its_text_was_shown():
     chat(engine, conversation, "story")
 
 
+def test_a_question_without_an_answer_is_not_sent_again():
+    """A prompt that was too long would make every later one too long as well."""
+    engine, conversation = fake_engine(), Conversation()
+    handlers = ChatHandlers(engine)
+    chat(engine, conversation, "story")
+    handlers.ask(conversation, "stopped at once", GREEDY)
+    handlers.settle(conversation)
+    handlers.ask(conversation, "next", GREEDY)
+    assert [message["content"] for message in conversation.messages()] == ["story", STORY, "next"]
+
+
 # --- loading
 
 
@@ -414,7 +426,7 @@ def test_the_page_is_built_without_warnings_and_with_its_ids():
         demo = layout.build_ui(fake_engine())
     ids = {part["props"].get("elem_id") for part in demo.config["components"]}
     assert {"chat", "prompt", "run", "stop", "metrics-chat"} <= ids
-    names = [dep["api_name"] for dep in demo.config["dependencies"]
+    names = [dep["api_name"] for dep in demo.config.get("dependencies", [])
              if dep["api_visibility"] == "public"]  # fmt: skip
     assert names == ["generate"]
 

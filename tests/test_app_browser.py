@@ -270,7 +270,7 @@ def test_the_page_is_there_before_the_model_and_after_a_failed_load(opened):
 
 def test_both_themes_and_a_phone(opened, url, tmp_path):
     """A page that scrolls sideways on a phone, or is unreadable in the dark, is half a page."""
-    folder = Path(os.environ.get("DART_SCREENSHOTS", tmp_path))
+    folder = Path(os.environ.get("DART_SCREENSHOTS") or tmp_path)
     folder.mkdir(parents=True, exist_ok=True)
     for scheme in ("light", "dark"):
         page = opened(f"{url}?__theme={scheme}")
