@@ -6,7 +6,7 @@ benchmark and the tests consume this one generator.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,7 +46,7 @@ class Step:
 @torch.inference_mode()
 def generate(
     target: TargetModel, drafter: Drafter, prompt_ids: list[int], config: GenerationConfig
-) -> Iterator[Step]:
+) -> Generator[Step, None, None]:
     """Yield the target's own text, step by step; one target forward a step.
 
     The tokens are those that `target` alone would produce with the same seed: each is drawn from

@@ -43,7 +43,7 @@ def _from_huggingface(name: str, patterns: Sequence[str] | None) -> str:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return snapshot_download(name, allow_patterns=patterns)
+        return snapshot_download(name, allow_patterns=list(patterns) if patterns else None)
     except HFValidationError as error:
         raise CheckpointError(f"{name} is neither a folder nor a valid hub id: {error}") from error
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
@@ -52,7 +52,7 @@ def _from_huggingface(name: str, patterns: Sequence[str] | None) -> str:
 
 def _from_modelscope(name: str, patterns: Sequence[str] | None) -> str:
     try:
-        from modelscope import snapshot_download
+        from modelscope import snapshot_download  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise HubError(
             "--hub modelscope needs the package 'modelscope'; pip install modelscope, or use "

@@ -42,7 +42,7 @@ class TargetModel:
         self.model = model
         _refuse_unsupported(model)
         self.layers: nn.ModuleList = model.base_model.layers
-        self.embedding: nn.Module = model.get_input_embeddings()
+        self.embedding: nn.Embedding = model.get_input_embeddings()
         config = model.config
         self.hidden_size: int = config.hidden_size
         self.vocab_size: int = self.embedding.weight.shape[0]

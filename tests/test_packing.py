@@ -33,7 +33,7 @@ def test_results_are_torchs(width, has_bias, rows) -> None:
             assert torch.allclose(model[name](states), plain[name](states), atol=1e-4)
     unpack_linears(model)
     for name in sizes:
-        assert torch.equal(model[name].weight, plain[name].weight)
+        assert torch.equal(model[name].get_parameter("weight"), plain[name].get_parameter("weight"))
         assert torch.equal(model[name](first), plain[name](first))
 
 

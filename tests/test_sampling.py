@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -61,13 +62,14 @@ def test_the_same_seed_and_position_give_the_same_token_whatever_the_batch() -> 
     torch.manual_seed(0)
     logits = torch.randn(12, 3000)
     positions = [40, 41, 41, 42, 42, 42, 43, 44, 45, 46, 47, 48]
-    for settings in (
+    cases: list[dict[str, Any]] = [
         {},
         {"top_p": 0.9},
         {"top_k": 50},
         {"top_k": 2000},
         {"top_p": 0.5, "top_k": 7},
-    ):
+    ]
+    for settings in cases:
         sampler = Sampler(SamplingConfig(temperature=0.9, seed=3, **settings))
         together = sampler.choose(logits, positions).tolist()
         alone = [
