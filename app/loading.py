@@ -36,13 +36,12 @@ def load(args: argparse.Namespace, report: Report) -> Loaded:
     for decoder in model.decoders:
         for _ in model.stream([0, 0], decoder, max_new_token_num=4):
             pass
-    network = model.target.model
     context = model.target.max_positions
     return Loaded(
         model=model,
         encode=encode,
         name=name,
-        parameters=sum(p.numel() for p in network.parameters()),
+        parameters=model.target.num_parameters,
         device=_device_name(model.device),
         dtype=str(model.target.dtype).removeprefix("torch."),
         context=min(context, args.max_length or context),

@@ -42,7 +42,7 @@ def _from_huggingface(name: str, patterns: list[str] | None) -> str:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return snapshot_download(name, allow_patterns=patterns)
+        return snapshot_download(name, allow_patterns=list(patterns) if patterns else None)
     except HFValidationError as error:
         raise CheckpointError(f"{name} is neither a folder nor a valid hub id: {error}") from error
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
