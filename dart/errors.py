@@ -1,4 +1,4 @@
-"""Every error a user can cause, each with a message that says what was given, what was expected, what to do."""
+"""The errors a user can cause; each message says what was given, what fits, what to do."""
 
 
 class DartError(Exception):

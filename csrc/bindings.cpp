@@ -1,0 +1,153 @@
+// Python bindings of dart_core: conversions and error mapping, no logic.
+//
+// Arrays cross as C-contiguous numpy arrays of the exact dtype (noconvert); dart/ngram.py and
+// dart/search.py convert. FormatError becomes dart.errors.NgramFormatError, FileError
+// dart.errors.CheckpointError, std::invalid_argument ValueError.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dart/errors.h"
+#include "dart/ngram_builder.h"
+#include "dart/ngram_store.h"
+#include "dart/tree_search.h"
+#include "dart/trie_import.h"
+
+namespace py = pybind11;
+
+namespace {
+
+template <typename T>
+using Array = py::array_t<T, py::array::c_style>;
+
+template <typename T>
+std::span<const T> span_of(const Array<T>& array) {
+  return {array.data(), static_cast<std::size_t>(array.size())};
+}
+
+template <typename T, typename U>
+Array<T> to_array(const std::vector<U>& values) {
+  Array<T> array(static_cast<py::ssize_t>(values.size()));
+  std::copy(values.begin(), values.end(), array.mutable_data());
+  return array;
+}
+
+void throw_python(const char* name, const char* message) {
+  py::set_error(py::module_::import("dart.errors").attr(name), message);
+}
+
+py::tuple search_tree(const Array<dart::Token>& topk_tokens, const Array<float>& topk_probs,
+                      const dart::NgramStore* store, const Array<dart::Token>& context,
+                      const std::vector<dart::Token>& eos_tokens, std::size_t tree_size,
+                      std::size_t beam_width, float ngram_weight, const Array<float>& level_weights,
+                      const Array<float>& logit_weights) {
+  if (topk_tokens.ndim() != 2 || topk_probs.ndim() != 2) {
+    throw std::invalid_argument("topk_tokens and topk_probs must have two dimensions [L, k]");
+  }
+  const dart::Candidates candidates{span_of(topk_tokens), span_of(topk_probs),
+                                    static_cast<std::size_t>(topk_tokens.shape(0)),
+                                    static_cast<std::size_t>(topk_tokens.shape(1))};
+  const dart::SearchParams params{span_of(level_weights),
+                                  span_of(logit_weights),
+                                  ngram_weight,
+                                  tree_size,
+                                  beam_width,
+                                  eos_tokens};
+  dart::Tree tree;
+  {
+    const py::gil_scoped_release release;
+    tree = dart::search_tree(candidates, store, span_of(context), params);
+  }
+  return py::make_tuple(to_array<std::int64_t>(tree.tokens), to_array<std::int64_t>(tree.parents),
+                        to_array<float>(tree.scores), to_array<float>(tree.draft_probabilities),
+                        to_array<float>(tree.ngram_probabilities),
+                        to_array<std::int32_t>(tree.matched_lengths),
+                        to_array<std::int32_t>(tree.ranks));
+}
+
+py::tuple probabilities(const dart::NgramStore& store, const Array<dart::Token>& context,
+                        const Array<dart::Token>& tokens) {
+  Array<float> values(tokens.size());
+  Array<std::int32_t> matched(tokens.size());
+  const auto size = static_cast<std::size_t>(tokens.size());
+  const std::span<float> values_out(values.mutable_data(), size);
+  const std::span<std::int32_t> matched_out(matched.mutable_data(), size);
+  {
+    const py::gil_scoped_release release;
+    store.score(store.state_after(span_of(context)), span_of(tokens), values_out, matched_out);
+  }
+  return py::make_tuple(std::move(values), std::move(matched));
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "C++ core: n-gram store, builder, importer and tree search.";
+
+  py::register_exception_translator([](std::exception_ptr error) {
+    try {
+      if (error) std::rethrow_exception(error);
+    } catch (const dart::FormatError& e) {
+      throw_python("NgramFormatError", e.what());
+    } catch (const dart::FileError& e) {
+      throw_python("CheckpointError", e.what());
+    }
+  });
+
+  py::class_<dart::NgramStore>(module, "NgramStore",
+                               "A memory-mapped n-gram store; safe to read from many threads.")
+      .def_static("open", &dart::NgramStore::open, py::arg("path"),
+                  py::call_guard<py::gil_scoped_release>(),
+                  "Map a store file; reads its header only.")
+      .def_property_readonly("order", &dart::NgramStore::order)
+      .def_property_readonly("num_nodes",
+                             [](const dart::NgramStore& store) { return store.num_nodes(); })
+      .def_property_readonly("num_bytes", &dart::NgramStore::num_bytes)
+      .def_property_readonly("vocab_size", &dart::NgramStore::vocab_size)
+      .def("probabilities", &probabilities, py::arg("context").noconvert(),
+           py::arg("tokens").noconvert(),
+           "context int32 [m], tokens int32 [n] -> (float32 [n], matched lengths int32 [n]).")
+      .def(
+          "count",
+          [](const dart::NgramStore& store, const Array<dart::Token>& ngram) {
+            return store.count(span_of(ngram));
+          },
+          py::arg("ngram").noconvert(), "Occurrences of an n-gram, int32 [n].")
+      .def("verify", &dart::NgramStore::verify, py::call_guard<py::gil_scoped_release>(),
+           "Read the whole file and check every checksum and invariant.");
+
+  py::class_<dart::NgramBuilder>(module, "NgramBuilder", "Counts n-grams of token sequences.")
+      .def(py::init<int>(), py::arg("order"))
+      .def(
+          "add",
+          [](dart::NgramBuilder& builder, const Array<dart::Token>& sequence) {
+            builder.add(span_of(sequence));
+          },
+          py::arg("sequence").noconvert(), "Add one sequence, int32 [n].")
+      .def(
+          "write",
+          [](const dart::NgramBuilder& builder, const std::string& path) {
+            dart::write_store(builder.build(), path);
+          },
+          py::arg("path"), py::call_guard<py::gil_scoped_release>(),
+          "Count, and write the store; the file appears whole or not at all.");
+
+  module.def("import_trie", &dart::import_trie, py::arg("source"), py::arg("destination"),
+             py::call_guard<py::gil_scoped_release>(), "Convert an upstream .trie file.");
+
+  module.def("search_tree", &search_tree, py::arg("topk_tokens").noconvert(),
+             py::arg("topk_probs").noconvert(), py::arg("store").none(true),
+             py::arg("context").noconvert(), py::kw_only(), py::arg("eos_tokens"),
+             py::arg("tree_size"), py::arg("beam_width"), py::arg("ngram_weight"),
+             py::arg("level_weights").noconvert(), py::arg("logit_weights").noconvert(),
+             "See dart.search.search_tree. Returns tokens, parents (int64), scores, draft "
+             "probabilities, n-gram probabilities (float32), matched lengths, ranks (int32).");
+}

@@ -1,0 +1,32 @@
+// A read-only memory mapping of one regular file.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace dart {
+
+// Owns the mapping; movable, not copyable. The bytes stay valid while the object lives, even if the
+// file is renamed or deleted. A file that another process truncates in place is not protected
+// against (no mapping is): our writers replace files by rename and never change them in place.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  // Throws FileError if `path` is missing, is not a regular file, or cannot be mapped.
+  // `expected` completes the message: what the caller wanted to find there.
+  MappedFile(const std::string& path, const std::string& expected, const std::string& remedy);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace dart

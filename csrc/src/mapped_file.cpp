@@ -1,0 +1,58 @@
+#include "dart/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "dart/errors.h"
+
+namespace dart {
+
+MappedFile::MappedFile(const std::string& path, const std::string& expected,
+                       const std::string& remedy) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) {
+    throw FileError(path, std::string("cannot be opened (") + std::strerror(errno) + ")", expected,
+                    remedy);
+  }
+  struct stat status{};
+  std::string problem;
+  if (::fstat(descriptor, &status) != 0) {
+    problem = std::string("cannot be examined (") + std::strerror(errno) + ")";
+  } else if (S_ISDIR(status.st_mode)) {
+    problem = "is a directory";
+  } else if (!S_ISREG(status.st_mode)) {
+    problem = "is not a regular file";
+  } else if (status.st_size > 0) {
+    size_ = static_cast<std::size_t>(status.st_size);
+    void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
+    if (address == MAP_FAILED) {
+      problem = std::string("cannot be mapped (") + std::strerror(errno) + ")";
+      size_ = 0;
+    } else {
+      data_ = static_cast<const std::byte*>(address);
+    }
+  }
+  ::close(descriptor);
+  if (!problem.empty()) throw FileError(path, problem, expected, remedy);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+}  // namespace dart

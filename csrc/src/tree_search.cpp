@@ -1,0 +1,363 @@
+#include "dart/tree_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+namespace dart {
+namespace {
+
+constexpr float kEpsilon = 1e-10F;  // added before a logarithm, upstream's value
+constexpr float kMaxWeight = 1e6F;  // keeps every product finite
+constexpr float kMaxProbability = 1.001F;
+constexpr std::size_t kMaxCandidates = 1U << 16;  // so that beam position * candidates fits
+constexpr std::size_t kMaxBeamWidth = 1U << 16;
+
+float log_probability(float probability) { return std::log(probability + kEpsilon); }
+
+// Everything ever extended that could still be in the tree.
+struct Node {
+  float score;
+  Token token;
+  std::int32_t parent;  // index into the arena; -1 is the root
+  std::int32_t depth;
+  std::int32_t rank;
+  std::int32_t matched_length;
+  std::uint64_t created;  // order within the depth
+  float draft_probability;
+  float ngram_probability;
+};
+
+struct BeamEntry {
+  std::int32_t node;  // index into the arena; -1 is the root
+  float score;
+  State state;
+};
+
+// The candidates of one level: ascending distinct tokens.
+struct Level {
+  std::vector<Token> tokens;
+  std::vector<std::int32_t> ranks;
+  std::vector<float> probabilities;
+  std::vector<float> logits;  // G * ln(p + eps)
+  std::vector<float> steps;   // what the score changes by where no n-gram matches
+  std::vector<char> is_eos;
+  std::size_t eos_count = 0;
+  float weight = 0;
+};
+
+// The matches of one context in one level, shared by all beam members that end in it.
+struct ContextMatches {
+  int length;
+  NodeId node;
+  std::size_t begin;  // into Search::matches_
+  std::size_t end;
+};
+
+class Search {
+ public:
+  Search(const Candidates& candidates, const NgramStore* store, const SearchParams& params)
+      : candidates_(candidates),
+        store_(params.ngram_weight > 0 ? store : nullptr),
+        params_(params),
+        missing_ngram_(params.ngram_weight * std::log(kEpsilon)) {}
+
+  Tree run(std::span<const Token> context) {
+    BeamEntry root{-1, 0.0F, {}};
+    if (store_ != nullptr) root.state = store_->state_after(context);
+    beam_.push_back(root);
+    full_beam_size_ = 1;
+    if (params_.tree_size > 0) {
+      for (std::size_t level = 0; level < candidates_.levels && !beam_.empty(); ++level) {
+        prepare_level(level);
+        if (level_.tokens.empty()) break;
+        const std::size_t first = arena_.size();
+        extend_beam(level);
+        update_pool(first);
+        if (level + 1 < candidates_.levels) select_beam(first);
+      }
+    }
+    return make_tree(context.back());
+  }
+
+ private:
+  void prepare_level(std::size_t level) {
+    const std::size_t offset = level * candidates_.candidates;
+    const auto tokens = candidates_.tokens.subspan(offset, candidates_.candidates);
+    const auto probabilities = candidates_.probabilities.subspan(offset, candidates_.candidates);
+    order_.clear();
+    for (std::size_t rank = 0; rank < tokens.size(); ++rank) {
+      const float p = probabilities[rank];
+      if (!(p >= 0.0F && p <= kMaxProbability)) {
+        throw std::invalid_argument("topk_probs[" + std::to_string(level) + ", " +
+                                    std::to_string(rank) + "] is " + std::to_string(p) +
+                                    ", expected a probability in 0..1");
+      }
+      if (tokens[rank] >= 0) order_.push_back(static_cast<std::int32_t>(rank));
+    }
+    std::sort(order_.begin(), order_.end(), [&](std::int32_t a, std::int32_t b) {
+      if (tokens[a] != tokens[b]) return tokens[a] < tokens[b];
+      if (probabilities[a] != probabilities[b]) return probabilities[a] > probabilities[b];
+      return a < b;
+    });
+    level_.tokens.clear();
+    level_.ranks.clear();
+    level_.probabilities.clear();
+    level_.logits.clear();
+    level_.steps.clear();
+    level_.is_eos.clear();
+    level_.eos_count = 0;
+    level_.weight = params_.level_weights[level];
+    uses_ngrams_ = store_ != nullptr && level > 0;
+    for (const std::int32_t rank : order_) {
+      if (!level_.tokens.empty() && level_.tokens.back() == tokens[rank]) continue;
+      const float p = std::min(probabilities[rank], 1.0F);
+      const float logit = params_.logit_weights[level] * log_probability(p);
+      const float ngram_term = uses_ngrams_ ? missing_ngram_ : 0.0F;
+      const bool is_eos = std::find(params_.eos_tokens.begin(), params_.eos_tokens.end(),
+                                    tokens[rank]) != params_.eos_tokens.end();
+      level_.tokens.push_back(tokens[rank]);
+      level_.ranks.push_back(rank);
+      level_.probabilities.push_back(p);
+      level_.logits.push_back(logit);
+      level_.steps.push_back(level_.weight * (logit + ngram_term));
+      level_.is_eos.push_back(is_eos ? 1 : 0);
+      level_.eos_count += is_eos ? 1 : 0;
+    }
+  }
+
+  // Puts every extension that can still enter the tree into the arena.
+  void extend_beam(std::size_t level) {
+    const std::size_t count = level_.tokens.size();
+    contexts_.clear();
+    matches_.clear();
+    match_steps_.clear();
+    scores_.resize(count);
+    ngram_probabilities_.assign(count, 0.0F);
+    matched_lengths_.assign(count, 0);
+    for (std::size_t position = 0; position < beam_.size(); ++position) {
+      const BeamEntry& entry = beam_[position];
+      for (std::size_t i = 0; i < count; ++i) scores_[i] = entry.score + level_.steps[i];
+      touched_.clear();
+      if (uses_ngrams_) {
+        // Longer contexts come later and overwrite what shorter ones gave.
+        for (int length = 1; length < store_->order(); ++length) {
+          const NodeId node = entry.state.nodes[length - 1];
+          if (node == kNoNode) continue;
+          const ContextMatches context = matches_of(length, node);
+          for (std::size_t m = context.begin; m < context.end; ++m) {
+            const Match& match = matches_[m];
+            scores_[match.candidate] = entry.score + match_steps_[m];
+            ngram_probabilities_[match.candidate] = match.probability;
+            matched_lengths_[match.candidate] = length;
+            touched_.push_back(match.candidate);
+          }
+        }
+      }
+      for (std::size_t i = 0; i < count; ++i) {
+        if (scores_[i] < threshold_) continue;
+        arena_.push_back(
+            {scores_[i], level_.tokens[i], entry.node, static_cast<std::int32_t>(level) + 1,
+             level_.ranks[i], matched_lengths_[i],
+             position * candidates_.candidates + static_cast<std::uint64_t>(level_.ranks[i]),
+             level_.probabilities[i], ngram_probabilities_[i]});
+      }
+      for (const std::uint32_t i : touched_) {
+        ngram_probabilities_[i] = 0.0F;
+        matched_lengths_[i] = 0;
+      }
+    }
+  }
+
+  // Looks a context up once per level, however many beam members share it.
+  ContextMatches matches_of(int length, NodeId node) {
+    for (const ContextMatches& context : contexts_) {
+      if (context.node == node && context.length == length) return context;
+    }
+    const std::size_t begin = matches_.size();
+    matches_.resize(begin + level_.tokens.size());
+    const std::size_t found = store_->match_children(length, node, level_.tokens,
+                                                     std::span<Match>(matches_).subspan(begin));
+    matches_.resize(begin + found);
+    for (std::size_t m = begin; m < matches_.size(); ++m) {
+      const Match& match = matches_[m];
+      match_steps_.push_back(level_.weight *
+                             (level_.logits[match.candidate] +
+                              params_.ngram_weight * log_probability(match.probability)));
+    }
+    contexts_.push_back({length, node, begin, matches_.size()});
+    return contexts_.back();
+  }
+
+  // Total order of the tree's nodes: better first, a parent always before its child.
+  bool is_better(std::int32_t a, std::int32_t b) const {
+    const Node& x = arena_[a];
+    const Node& y = arena_[b];
+    if (x.score != y.score) return x.score > y.score;
+    if (x.depth != y.depth) return x.depth < y.depth;
+    return x.created < y.created;
+  }
+
+  // Keeps the tree_size best. What is worse than the last of them cannot enter the tree any more,
+  // and neither can its descendants, so later levels skip it.
+  void update_pool(std::size_t first) {
+    for (std::size_t i = first; i < arena_.size(); ++i) {
+      pool_.push_back(static_cast<std::int32_t>(i));
+    }
+    if (pool_.size() < params_.tree_size) return;
+    const auto last = pool_.begin() + static_cast<std::ptrdiff_t>(params_.tree_size) - 1;
+    std::nth_element(pool_.begin(), last, pool_.end(),
+                     [this](std::int32_t a, std::int32_t b) { return is_better(a, b); });
+    threshold_ = arena_[*last].score;
+    pool_.resize(params_.tree_size);
+  }
+
+  // The next beam from the nodes just made. Extensions that were skipped still count when it is
+  // decided whether there is room for EOS, so that skipping never changes the tree.
+  void select_beam(std::size_t first) {
+    const std::uint64_t others = full_beam_size_ * (level_.tokens.size() - level_.eos_count);
+    const std::uint64_t all = full_beam_size_ * level_.tokens.size();
+    const std::uint64_t room_for_eos =
+        others < params_.beam_width ? params_.beam_width - others : 0;
+    full_beam_size_ = std::min<std::uint64_t>(all, params_.beam_width);
+
+    selected_.clear();
+    selected_eos_.clear();
+    for (std::size_t i = first; i < arena_.size(); ++i) {
+      if (arena_[i].score < threshold_) continue;
+      const auto at = std::lower_bound(level_.tokens.begin(), level_.tokens.end(), arena_[i].token);
+      const bool is_eos = level_.is_eos[static_cast<std::size_t>(at - level_.tokens.begin())] != 0;
+      (is_eos ? selected_eos_ : selected_).push_back(static_cast<std::int32_t>(i));
+    }
+    keep_best(selected_, params_.beam_width);
+    keep_best(selected_eos_, room_for_eos);
+    selected_.insert(selected_.end(), selected_eos_.begin(), selected_eos_.end());
+
+    next_beam_.clear();
+    for (const std::int32_t node : selected_) {
+      BeamEntry entry{node, arena_[node].score, {}};
+      if (store_ != nullptr) {
+        const State& before = beam_[arena_[node].created / candidates_.candidates].state;
+        entry.state = store_->advance(before, arena_[node].token);
+      }
+      next_beam_.push_back(entry);
+    }
+    beam_.swap(next_beam_);
+  }
+
+  // Cuts `nodes` to its `count` best, in order.
+  void keep_best(std::vector<std::int32_t>& nodes, std::uint64_t count) const {
+    const auto better = [this](std::int32_t a, std::int32_t b) { return is_better(a, b); };
+    if (count == 0) {
+      nodes.clear();
+    } else if (nodes.size() > count) {
+      std::nth_element(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(count) - 1,
+                       nodes.end(), better);
+      nodes.resize(count);
+    }
+    std::sort(nodes.begin(), nodes.end(), better);
+  }
+
+  Tree make_tree(Token root) {
+    std::sort(pool_.begin(), pool_.end(), [this](std::int32_t a, std::int32_t b) {
+      if (arena_[a].depth != arena_[b].depth) return arena_[a].depth < arena_[b].depth;
+      return is_better(a, b);
+    });
+    const std::size_t size = pool_.size() + 1;
+    Tree tree;
+    tree.tokens.reserve(size);
+    tree.parents.reserve(size);
+    tree.scores.reserve(size);
+    tree.draft_probabilities.reserve(size);
+    tree.ngram_probabilities.reserve(size);
+    tree.matched_lengths.reserve(size);
+    tree.ranks.reserve(size);
+    const auto append = [&tree](const Node& node, std::int32_t parent) {
+      tree.tokens.push_back(node.token);
+      tree.parents.push_back(parent);
+      tree.scores.push_back(node.score);
+      tree.draft_probabilities.push_back(node.draft_probability);
+      tree.ngram_probabilities.push_back(node.ngram_probability);
+      tree.matched_lengths.push_back(node.matched_length);
+      tree.ranks.push_back(node.rank);
+    };
+    append({0.0F, root, -1, 0, 0, 0, 0, 1.0F, 0.0F}, -1);
+    std::vector<std::int32_t> index_of(arena_.size(), -1);
+    for (const std::int32_t i : pool_) {
+      const Node& node = arena_[i];
+      index_of[i] = static_cast<std::int32_t>(tree.tokens.size());
+      append(node, node.parent < 0 ? 0 : index_of[node.parent]);
+    }
+    return tree;
+  }
+
+  const Candidates& candidates_;
+  const NgramStore* const store_;  // null when no n-gram is to be looked up
+  const SearchParams& params_;
+  const float missing_ngram_;  // the n-gram term of a candidate that no context matches
+
+  std::vector<Node> arena_;
+  std::vector<BeamEntry> beam_;
+  std::vector<std::int32_t> pool_;  // the tree_size best nodes so far
+  float threshold_ = -std::numeric_limits<float>::infinity();
+  std::uint64_t full_beam_size_ = 0;  // of the beam as it would be without skipping
+  bool uses_ngrams_ = false;
+
+  // Scratch of one level, kept to avoid allocating again.
+  Level level_;
+  std::vector<std::int32_t> order_;
+  std::vector<ContextMatches> contexts_;
+  std::vector<Match> matches_;
+  std::vector<float> match_steps_;
+  std::vector<float> scores_;
+  std::vector<float> ngram_probabilities_;
+  std::vector<std::int32_t> matched_lengths_;
+  std::vector<std::uint32_t> touched_;
+  std::vector<std::int32_t> selected_;
+  std::vector<std::int32_t> selected_eos_;
+  std::vector<BeamEntry> next_beam_;
+};
+
+void check_weight(const std::string& name, float value) {
+  if (!(value >= 0.0F && value <= kMaxWeight)) {
+    throw std::invalid_argument(name + " is " + std::to_string(value) + ", expected 0..1e6");
+  }
+}
+
+void check_weights(const std::string& name, std::span<const float> weights, std::size_t levels) {
+  if (weights.size() < levels) {
+    throw std::invalid_argument(name + " has " + std::to_string(weights.size()) +
+                                " values, expected one for each of " + std::to_string(levels) +
+                                " levels");
+  }
+  for (const float weight : weights.first(levels)) check_weight(name, weight);
+}
+
+}  // namespace
+
+Tree search_tree(const Candidates& candidates, const NgramStore* store,
+                 std::span<const Token> context, const SearchParams& params) {
+  if (context.empty()) {
+    throw std::invalid_argument("context is empty, expected at least the token of the root");
+  }
+  if (candidates.candidates > kMaxCandidates ||
+      candidates.levels > std::numeric_limits<std::int32_t>::max() / kMaxCandidates) {
+    throw std::invalid_argument("too many candidates or levels, expected at most 65536 and 32767");
+  }
+  const std::size_t total = candidates.levels * candidates.candidates;
+  if (candidates.tokens.size() != total || candidates.probabilities.size() != total) {
+    throw std::invalid_argument("tokens and probabilities are not [levels, candidates]");
+  }
+  if (params.beam_width < 1 || params.beam_width > kMaxBeamWidth) {
+    throw std::invalid_argument("beam_width is " + std::to_string(params.beam_width) +
+                                ", expected 1..65536");
+  }
+  check_weight("ngram_weight", params.ngram_weight);
+  check_weights("level_weights", params.level_weights, candidates.levels);
+  check_weights("logit_weights", params.logit_weights, candidates.levels);
+  return Search(candidates, store, params).run(context);
+}
+
+}  // namespace dart

@@ -1,0 +1,47 @@
+"""Types of the C++ module; arrays are C-contiguous and of exactly the dtype given."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+class NgramStore:
+    """A memory-mapped n-gram store."""
+
+    @staticmethod
+    def open(path: str) -> NgramStore: ...
+    @property
+    def order(self) -> int: ...
+    @property
+    def num_nodes(self) -> int: ...
+    @property
+    def num_bytes(self) -> int: ...
+    @property
+    def vocab_size(self) -> int: ...
+    def probabilities(self, context: Ints, tokens: Ints) -> tuple[Floats, Ints]: ...
+    def count(self, ngram: Ints) -> int: ...
+    def verify(self) -> None: ...
+
+class NgramBuilder:
+    """Counts n-grams of token sequences."""
+
+    def __init__(self, order: int) -> None: ...
+    def add(self, sequence: Ints) -> None: ...
+    def write(self, path: str) -> None: ...
+
+def import_trie(source: str, destination: str) -> None: ...
+def search_tree(
+    topk_tokens: Ints,
+    topk_probs: Floats,
+    store: NgramStore | None,
+    context: Ints,
+    *,
+    eos_tokens: list[int],
+    tree_size: int,
+    beam_width: int,
+    ngram_weight: float,
+    level_weights: Floats,
+    logit_weights: Floats,
+) -> tuple[Longs, Longs, Floats, Floats, Floats, Ints, Ints]: ...

@@ -1,0 +1,125 @@
+"""Settings of a generation and of a draft head: frozen, checked when made, printable as JSON.
+
+Knows ranges and defaults; knows nothing about files, models or devices.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from dart.errors import ConfigError
+
+GREEDY_BELOW = 1e-5  # temperatures up to this one mean argmax, as upstream has it
+
+
+def _require(holds: bool, name: str, value: object, expected: str) -> None:
+    if not holds:
+        raise ConfigError(f"{name} is {value!r}; expected {expected}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingConfig:
+    """How the target's own token is drawn from its logits.
+
+    The filters apply in upstream's order: temperature, top-p, top-k. `top_p` 0 or 1 and `top_k` 0
+    switch a filter off. Equal `seed` and equal text give the equal token, whatever the decoder.
+    """
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        finite = math.isfinite(self.temperature) and 0.0 <= self.temperature <= 100.0
+        _require(finite, "temperature", self.temperature, "a number from 0 (greedy) to 100")
+        _require(0.0 <= self.top_p <= 1.0, "top_p", self.top_p, "a number from 0 to 1")
+        _require(self.top_k >= 0, "top_k", self.top_k, "0 (off) or a positive integer")
+        _require(0 <= self.seed < 2**63, "seed", self.seed, "an integer from 0 to 2**63 - 1")
+
+    @property
+    def is_greedy(self) -> bool:
+        """True where the token is the argmax and no noise is drawn."""
+        return self.temperature <= GREEDY_BELOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeConfig:
+    """The draft tree's shape (paper, Algorithm 1); `size` counts nodes without the root."""
+
+    size: int = 60
+    beam_width: int = 20
+    top_k: int = 25
+    ngram_weight: float = 0.5
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.size <= 1024, "tree size", self.size, "0 to 1024 drafted nodes")
+        _require(1 <= self.beam_width <= 1024, "beam_width", self.beam_width, "1 to 1024")
+        _require(1 <= self.top_k <= 1024, "tree top_k", self.top_k, "1 to 1024")
+        weight = self.ngram_weight
+        _require(math.isfinite(weight) and weight >= 0, "ngram_weight", weight, "a number >= 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationConfig:
+    """When a generation ends, and how its tokens are drawn.
+
+    max_new_tokens  new tokens at the most, EOS included
+    max_length      prompt and new tokens together; None leaves only the model's context
+    eos_token_ids   any of these ends the text (and is part of it)
+    """
+
+    max_new_tokens: int = 512
+    max_length: int | None = None
+    eos_token_ids: tuple[int, ...] = ()
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+
+    def __post_init__(self) -> None:
+        _require(self.max_new_tokens >= 1, "max_new_tokens", self.max_new_tokens, "at least 1")
+        if self.max_length is not None:
+            _require(self.max_length >= 2, "max_length", self.max_length, "at least 2, or None")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadConfig:
+    """Sizes of a draft head, read from the `config.json` of its checkpoint.
+
+    hidden_size         width of the head, which is the width of the target's embedding
+    target_hidden_size  width of one aux hidden state
+    draft_length        mask rows P of a DART head (it predicts P + 1 positions); 0 for EAGLE3
+    """
+
+    hidden_size: int
+    target_hidden_size: int
+    intermediate_size: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    vocab_size: int
+    draft_vocab_size: int
+    draft_length: int
+    max_position_embeddings: int = 2048
+    rope_theta: float = 10000.0
+    rope_scaling_type: str | None = None
+    rope_scaling_factor: float = 1.0
+    rms_norm_eps: float = 1e-6
+
+    def __post_init__(self) -> None:
+        for name in ("hidden_size", "target_hidden_size", "intermediate_size", "vocab_size",
+                     "num_attention_heads", "num_key_value_heads", "head_dim", "draft_vocab_size",
+                     "max_position_embeddings"):  # fmt: skip
+            value = getattr(self, name)
+            is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            _require(is_count, name, value, "a positive integer")
+        _require(0 <= self.draft_length <= 64, "draft_length", self.draft_length, "0 to 64")
+        heads, groups = self.num_attention_heads, self.num_key_value_heads
+        _require(heads % groups == 0, "num_key_value_heads", groups, f"a divisor of {heads}")
+        _require(self.head_dim % 2 == 0, "head_dim", self.head_dim, "an even number")
+        small_enough = self.draft_vocab_size <= self.vocab_size
+        _require(small_enough, "draft_vocab_size", self.draft_vocab_size, f"<= {self.vocab_size}")
+        _require(self.rope_theta > 0, "rope_theta", self.rope_theta, "a positive number")
+        _require(self.rms_norm_eps > 0, "rms_norm_eps", self.rms_norm_eps, "a positive number")
+        kinds = (None, "linear", "dynamic")
+        _require(self.rope_scaling_type in kinds, "rope_scaling type", self.rope_scaling_type,
+                 "absent, 'linear' or 'dynamic'")  # fmt: skip

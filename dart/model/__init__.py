@@ -1,0 +1,1 @@
+"""The friendly face: DartModel, dart_generate and the prompt templates."""

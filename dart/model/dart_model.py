@@ -1,0 +1,258 @@
+"""DartModel: target, draft heads and n-gram store together, with upstream's calling names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dart.checkpoint import load_dart_head
+from dart.config import GenerationConfig, SamplingConfig, TreeConfig
+from dart.dart_head import DartDrafter, DartHead
+from dart.decode import Step, generate
+from dart.drafter import Drafter, NoDrafter
+from dart.errors import CheckpointError, ConfigError, DeviceError
+from dart.hub import resolve
+from dart.ngram import NgramStore, open_or_import
+from dart.target import TargetModel
+from dart.text import encode_chat
+
+DECODERS = ("dart", "eagle3", "baseline")
+DEMO = Path(__file__).resolve().parents[2] / "assets" / "demo"
+_HEAD_FILES = ("config.json", "*.safetensors", "pytorch_model.bin")
+_TREE_SIZE = {"cpu": 20}  # a CPU pays for every node (notes in README); elsewhere TreeConfig's
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedText:
+    """A finished text: the new text, and its token ids without the prompt's."""
+
+    text: str
+    tokens: list[int]
+
+
+class DartModel:
+    """One target model shared by the decoders.
+
+    target     the target model; tokenizer  its tokenizer
+    dart_head  None where no DART checkpoint was given; store  None where no n-gram file was
+    """
+
+    def __init__(
+        self,
+        target: TargetModel,
+        tokenizer: Any,
+        dart_head: DartHead | None = None,
+        store: NgramStore | None = None,
+    ) -> None:
+        self.target = target
+        self.tokenizer = tokenizer
+        self.dart_head = dart_head
+        self.store = store
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        base_model_name_or_path: str | os.PathLike[str],
+        dart_model_name_or_path: str | os.PathLike[str] | None = None,
+        ngram_model_name_or_path: str | os.PathLike[str] | None = None,
+        eagle3_model_name_or_path: str | os.PathLike[str] | None = None,
+        *,
+        torch_dtype: torch.dtype | str | None = None,
+        device_map: Any = None,
+        is_small_ngram: bool = True,
+        hub: str = "huggingface",
+        **options: Any,
+    ) -> DartModel:
+        """Load from folders or hub ids; what is left out is not loaded.
+
+        torch_dtype     of the target; None: float32 on a CPU, else the checkpoint's
+        is_small_ngram  `small.trie` rather than `full.trie` where a folder holds upstream's files
+        options         passed to transformers, e.g. low_cpu_mem_usage, attn_implementation
+        raises          a DartError that says what does not fit
+        """
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        folder = resolve(base_model_name_or_path, hub=hub)
+        if not (folder / "config.json").is_file():
+            raise CheckpointError(
+                f"{folder} has no config.json; expected a Hugging Face causal LM."
+            )
+        if torch_dtype is None:
+            on_cpu = device_map in (None, "cpu") or not torch.cuda.is_available()
+            torch_dtype = torch.float32 if on_cpu else "auto"
+        options.setdefault("attn_implementation", "sdpa")
+        options["trust_remote_code"] = False
+        options.pop("low_cpu_mem_usage", None)  # what transformers does anyway
+        try:
+            model = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=torch_dtype, device_map=device_map, **options
+            )
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        except torch.OutOfMemoryError as error:
+            raise DeviceError(_out_of_memory(error)) from error
+        except Exception as error:
+            raise CheckpointError(
+                f"the target in {folder} cannot be loaded: {str(error).strip()}"
+            ) from error
+        target = TargetModel(model.eval())
+        target.check_tree_attention()
+        self = cls(target, tokenizer)
+        if dart_model_name_or_path is not None:
+            head = resolve(dart_model_name_or_path, hub=hub, patterns=_HEAD_FILES)
+            self.dart_head = load_dart_head(head, target)
+        if ngram_model_name_or_path is not None:
+            wanted = "small.trie" if is_small_ngram else "full.trie"
+            path = resolve(ngram_model_name_or_path, hub=hub, patterns=(wanted, "*.ngram"))
+            self.store = open_or_import(path, trie_name=wanted)
+        return self
+
+    @classmethod
+    def demo(cls, **options: Any) -> DartModel:
+        """The embedded demo model of assets/demo."""
+        return cls.from_pretrained(DEMO / "target", DEMO / "dart", DEMO / "ngram", **options)
+
+    @property
+    def device(self) -> torch.device:
+        """Where token ids go in."""
+        return self.target.device
+
+    @property
+    def decoders(self) -> tuple[str, ...]:
+        """The decoders that what is loaded can run."""
+        return tuple(name for name in DECODERS if name == "baseline" or self._has_head(name))
+
+    def _has_head(self, decoder: str) -> bool:
+        return decoder == "dart" and self.dart_head is not None
+
+    def to(self, device: torch.device | str) -> DartModel:
+        """Move target and heads; nothing happens to a model spread over devices by device_map."""
+        if len(set(getattr(self.target.model, "hf_device_map", {}).values())) > 1:
+            return self
+        try:
+            self.target.model.to(device)
+            if self.dart_head is not None:
+                self.dart_head.to(device)
+        except torch.OutOfMemoryError as error:
+            raise DeviceError(_out_of_memory(error)) from error
+        except (RuntimeError, AssertionError) as error:
+            raise DeviceError(
+                f"the model cannot be moved to {device}: {str(error).splitlines()[0]}"
+            ) from error
+        return self
+
+    def eval(self) -> DartModel:
+        """Itself; decoding is all it does."""
+        return self
+
+    def encode(self, text: str | Sequence[dict[str, str]]) -> list[int]:
+        """Ids of a chat; a string is the user's one message, or plain text without a template."""
+        if isinstance(text, str):
+            if getattr(self.tokenizer, "chat_template", None) is None:
+                return self.tokenizer(text)["input_ids"]
+            text = [{"role": "user", "content": text}]
+        return encode_chat(self.tokenizer, text)
+
+    def new_drafter(self, decoder: str, tree_size: int | None = None) -> Drafter:
+        """A drafter with a state of its own.
+
+        tree_size  drafted nodes a step; None chooses by device
+        raises     ConfigError for an unknown decoder or one whose head is not loaded
+        """
+        if decoder not in DECODERS:
+            raise ConfigError(f"decoder is {decoder!r}; expected one of {', '.join(DECODERS)}.")
+        if decoder == "baseline":
+            return NoDrafter()
+        if not self._has_head(decoder):
+            raise ConfigError(
+                f"no {decoder} head is loaded; give --{decoder}-model-name-or-path, or choose one "
+                f"of {', '.join(self.decoders)}."
+            )
+        assert self.dart_head is not None
+        if tree_size is None:
+            tree_size = _TREE_SIZE.get(self.device.type, TreeConfig().size)
+        return DartDrafter(self.dart_head, self.target, self.store, TreeConfig(size=tree_size))
+
+    def stream(
+        self,
+        input_ids: Any,
+        decoder: str = "dart",
+        *,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        seed: int = 0,
+        max_new_token_num: int = 512,
+        max_length: int | None = None,
+        tree_size: int | None = None,
+    ) -> Iterator[Step]:
+        """Decode, yielding one Step a target forward; the first one is the prefill's.
+
+        input_ids  LongTensor [1, T] or [T], or a list of ids
+        raises     a DartError before the first step where a parameter or the prompt does not fit
+        """
+        prompt_ids = _as_ids(input_ids)
+        sampling = SamplingConfig(temperature=temperature, top_p=top_p, top_k=top_k, seed=seed)
+        config = GenerationConfig(
+            max_new_tokens=max_new_token_num,
+            max_length=max_length,
+            eos_token_ids=self.target.eos_token_ids,
+            sampling=sampling,
+        )
+        drafter = self.new_drafter(decoder, tree_size)
+        try:
+            yield from generate(self.target, drafter, prompt_ids, config)
+        except torch.OutOfMemoryError as error:
+            raise DeviceError(_out_of_memory(error)) from error
+
+    def dart_generate(self, input_ids: Any, **options: Any) -> torch.Tensor:
+        """Decode with DART; options as in `stream`. LongTensor [1, T], prompt included."""
+        return self._generate(input_ids, "dart", options)
+
+    def eagle3_generate(self, input_ids: Any, **options: Any) -> torch.Tensor:
+        """Decode with EAGLE3; options as in `stream`. LongTensor [1, T], prompt included."""
+        return self._generate(input_ids, "eagle3", options)
+
+    def ar_generate(self, input_ids: Any, **options: Any) -> torch.Tensor:
+        """Decode plainly; options as in `stream`. LongTensor [1, T], prompt included."""
+        return self._generate(input_ids, "baseline", options)
+
+    def _generate(self, input_ids: Any, decoder: str, options: dict[str, Any]) -> torch.Tensor:
+        tokens = _as_ids(input_ids)
+        for step in self.stream(tokens, decoder, **options):
+            tokens = [*tokens, *step.tokens]
+        return torch.tensor([tokens], device=self.device)
+
+
+def dart_generate(model: DartModel, prompt: str, **options: Any) -> GeneratedText:
+    """Answer one prompt with DART.
+
+    prompt   the user's message; the tokenizer's chat template is put around it where there is one
+    options  as in `DartModel.stream`
+    """
+    tokens: list[int] = []
+    for step in model.stream(model.encode(prompt), "dart", **options):
+        tokens.extend(step.tokens)
+    return GeneratedText(model.tokenizer.decode(tokens, skip_special_tokens=True), tokens)
+
+
+def _as_ids(input_ids: Any) -> list[int]:
+    ids = torch.as_tensor(input_ids)
+    if ids.dim() == 2 and ids.shape[0] == 1:
+        ids = ids[0]
+    if ids.dim() != 1 or ids.is_floating_point():
+        raise ConfigError(
+            f"input_ids is {ids.dtype} {list(ids.shape)}; expected integers [1, T] (one prompt)."
+        )
+    return ids.tolist()
+
+
+def _out_of_memory(error: BaseException) -> str:
+    return (
+        f"the device ran out of memory ({str(error).splitlines()[0]}). Use a smaller model, a "
+        "shorter text, a smaller tree, or device_map='auto'."
+    )

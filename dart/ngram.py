@@ -1,0 +1,162 @@
+"""The n-gram store: typed face of the C++ store, builder and importer.
+
+Knows paths, array conversions and nothing of what is inside a file; counting, lookups and every
+check of a file are in csrc/. The file layout is in csrc/README.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dart import _core
+from dart.errors import ConfigError
+
+Tokens = Sequence[int] | NDArray[np.integer[Any]]
+
+UNKNOWN_TOKEN = -1  # occurs in no store: stands for ids that do not fit into 32 bits
+MAX_ORDER = 8
+
+
+def to_token_array(tokens: ArrayLike, name: str) -> NDArray[np.int32]:
+    """Convert ids to the C++ side's int32 [n] or [L, k]; ids beyond 32 bits become unknown.
+
+    raises     ConfigError if the values are not integers.
+    """
+    array = np.asarray(tokens)
+    if array.dtype == np.int32:
+        return np.ascontiguousarray(array)
+    if array.size == 0:
+        return np.zeros(array.shape, np.int32)
+    if array.dtype.kind not in "iu":
+        raise ConfigError(f"{name} has values of type {array.dtype}, expected integer token ids")
+    if array.dtype.itemsize >= 4:
+        array = np.where((array >= 0) & (array < 2**31), array, UNKNOWN_TOKEN)
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
+class NgramStore:
+    """Probabilities of the next token after the longest known context; immutable, thread-safe.
+
+    The file is memory-mapped: opening reads the header only, processes share the pages, and a
+    pickled store carries its path, not its contents.
+    """
+
+    __slots__ = ("_path", "core")
+
+    def __init__(self, core: _core.NgramStore, path: str) -> None:
+        self.core = core  # handed to the C++ search
+        self._path = path
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> NgramStore:
+        """Map a store file made by `build` or `import_trie`.
+
+        raises     CheckpointError if there is no such file or it is a folder; NgramFormatError if
+                   its header is damaged, of another version, or it is an upstream .trie file.
+        """
+        path = os.fspath(path)
+        return cls(_core.NgramStore.open(path), path)
+
+    @property
+    def path(self) -> str:
+        """The path it was opened from."""
+        return self._path
+
+    @property
+    def order(self) -> int:
+        """Length of the longest n-grams: order - 1 tokens of context and one candidate."""
+        return self.core.order
+
+    @property
+    def num_nodes(self) -> int:
+        """Distinct n-grams of every length from 1 to `order`."""
+        return self.core.num_nodes
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the file."""
+        return self.core.num_bytes
+
+    @property
+    def vocab_size(self) -> int:
+        """Largest token id + 1; 0 if the store is empty."""
+        return self.core.vocab_size
+
+    def probabilities(
+        self, context: Tokens, tokens: Tokens
+    ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        """Look candidates up after the longest context that was followed by them.
+
+        context    preceding ids, the most recent last; any length, unknown ids and -1 allowed.
+        tokens     n candidates; unknown and repeated ids allowed.
+        returns    probability float32 [n] and the number of context tokens it is based on
+                   int32 [n]; 0 and 0 where nothing matched.
+        raises     NgramFormatError if a part of the file that is read proves damaged.
+        source     float32(count) * (1 / float32(context count)), no smoothing, as in fvliang/DART.
+        """
+        recent = to_token_array(context[-MAX_ORDER:], "context")
+        return self.core.probabilities(recent, to_token_array(tokens, "tokens"))
+
+    def counts(self, ngram: Tokens) -> int:
+        """Occurrences of an n-gram, 0 if there are none; of the empty one, all tokens counted."""
+        return self.core.count(to_token_array(ngram, "ngram"))
+
+    def verify(self) -> None:
+        """Read the whole file and check every checksum and invariant.
+
+        raises     NgramFormatError that names the first damage found.
+        """
+        self.core.verify()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NgramStore.open, (self._path,)
+
+    def __repr__(self) -> str:
+        return f"NgramStore({self._path!r}, order={self.order}, num_nodes={self.num_nodes})"
+
+
+def import_trie(
+    source: str | os.PathLike[str], destination: str | os.PathLike[str], *, exact: bool = True
+) -> NgramStore:
+    """Convert an upstream `.trie` file and open the result.
+
+    source       checked completely before anything is written.
+    destination  written to a temporary file beside it and renamed.
+    exact        keep the counts; the only mode.
+    raises       CheckpointError (no such file, destination not writable), NgramFormatError.
+    source       .trie layout as published with fvliang/DART.
+    """
+    if not exact:
+        raise ConfigError("exact is False, expected True: stores with rounded counts do not exist")
+    _core.import_trie(os.fspath(source), os.fspath(destination))
+    return NgramStore.open(destination)
+
+
+def build(
+    sequences: Iterable[Tokens], order: int, destination: str | os.PathLike[str]
+) -> NgramStore:
+    """Count every n-gram of length 1 to `order`, write a store and open it.
+
+    sequences    ids per document, 0 or more each; no n-gram crosses from one to the next. All are
+                 held in memory: 4 bytes per token, 12 more while counting.
+    order        1 to 8.
+    destination  written to a temporary file beside it and renamed.
+    raises       ConfigError for an order or a token out of range; CheckpointError if the
+                 destination cannot be written.
+    source       windows at the end of a document are shorter and count too, as in fvliang/DART.
+    """
+    if not 1 <= order <= MAX_ORDER:
+        raise ConfigError(f"order is {order}, expected 1 to {MAX_ORDER}")
+    builder = _core.NgramBuilder(order)
+    for index, sequence in enumerate(sequences):
+        try:
+            builder.add(to_token_array(sequence, "a sequence"))
+        except ValueError as error:
+            raise ConfigError(f"sequence {index}: {error}") from error
+    builder.write(os.fspath(destination))
+    return NgramStore.open(destination)
