@@ -47,6 +47,7 @@ def add_steps(parser: argparse.ArgumentParser) -> None:
     sub = step("tokenizer", run_tokenizer, "train the tokenizer and tokenise the corpus")
     sub.add_argument("--vocab-size", type=int, default=4096)
     sub.add_argument("--max-length", type=int, default=384, help="longest document, in tokens")
+    sub.add_argument("--two-turn-share", type=float, default=0.12)
     sub = step("target", run_target, "train or resume the target")
     sub.add_argument("--minutes", type=float, default=0.0, help="length of the run in wall time")
     sub.add_argument(
@@ -71,7 +72,8 @@ def run_corpus(args: argparse.Namespace) -> int:
     documents += [
         d for f in made for d in pairs.documents(f, seed=args.seed, copies=args.synthetic_copies)
     ]
-    # A function held out must not be met in training under another wording: the split is by the function's identity.
+    # A function held out must not be met in training under another wording: the split is by the
+    # function's identity.
     write_documents((d for d in documents if not d.is_held_out), folder / "train.jsonl")
     write_documents((d for d in documents if d.is_held_out), folder / "heldout.jsonl")
     sources = {
@@ -98,7 +100,14 @@ def run_tokenizer(args: argparse.Namespace) -> int:
     tokenizer.save_pretrained(args.out / "tokenizer")
     report = {}
     for name, documents in (("train", train), ("heldout", held_out)):
-        shards = encode(tokenizer, documents, max_length=args.max_length)
+        share = args.two_turn_share if name == "train" else 0.0
+        shards = encode(
+            tokenizer,
+            documents,
+            max_length=args.max_length,
+            two_turn_share=share,
+            seed=args.seed,
+        )
         save_shards(shards, args.out / f"{name}.npz")
         report[name] = {
             pool: {"documents": len(s), "tokens": len(s.tokens)} for pool, s in shards.items()

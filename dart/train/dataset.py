@@ -1,12 +1,13 @@
 """Tokenised documents on disk, and their packing into rows of fixed length.
 
-Knows pools (groups of documents that the schedule mixes) and that a row holds whole documents only, each with its
-own positions. Does not know models or losses.
+Knows pools (groups of documents that the schedule mixes) and that a row holds whole documents
+only, each with its own positions. Does not know models or losses.
 """
 
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ LOOKAHEAD = 64  # documents among which the one that fits a row best is chosen
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Documents of one pool: their tokens end to end, where each begins, and where its answer begins."""
+    """Documents of one pool: their tokens end to end, and where each and its answer begin."""
 
     tokens: np.ndarray  # uint16 [T]
     starts: np.ndarray  # int64 [N + 1]
@@ -51,37 +52,55 @@ class Batch(NamedTuple):
 
 
 def encode(
-    tokenizer: PreTrainedTokenizerFast, documents: Sequence[Document], *, max_length: int
+    tokenizer: PreTrainedTokenizerFast,
+    documents: Sequence[Document],
+    *,
+    max_length: int,
+    two_turn_share: float = 0.0,
+    seed: int = 0,
 ) -> dict[str, Shard]:
-    """Tokenise documents into one shard per pool; chat pairs longer than `max_length` are dropped, plain code is cut."""
+    """Tokenise documents into one shard per pool.
+
+    max_length      chat pairs longer than this are dropped, plain code is cut
+    two_turn_share  this share of the chat pairs is followed by another one in the same document,
+                    so that the second turn of a conversation is nothing new
+    """
     end_of_text, im_end = tokenizer.convert_tokens_to_ids([END_OF_TEXT, IM_END])
-    rows: dict[str, tuple[list[int], list[int], list[int]]] = {
-        pool: ([], [0], []) for pool in POOLS
-    }
+    found: dict[str, list[tuple[list[int], int]]] = {pool: [] for pool in POOLS}
     for begin in range(0, len(documents), 1000):
         block = documents[begin : begin + 1000]
-        prompts = tokenizer([chat_prefix(d.prompt) for d in block], add_special_tokens=False)[
-            "input_ids"
-        ]
-        answers = tokenizer([d.answer for d in block], add_special_tokens=False)["input_ids"]
-        for document, prompt, answer in zip(block, prompts, answers, strict=True):
-            if document.prompt:
-                ids, start = [*prompt, *answer, im_end], len(prompt)
-                pool = "short" if len(answer) <= SHORT_ANSWER and len(ids) <= 240 else "long"
-                pool = "synthetic" if document.package == "synthetic" else pool
-            else:
-                ids, start, pool = [*answer, end_of_text][:max_length], 0, "plain"
+        prompts = tokenizer([chat_prefix(d.prompt) for d in block], add_special_tokens=False)
+        answers = tokenizer([d.answer for d in block], add_special_tokens=False)
+        pairs = zip(block, prompts["input_ids"], answers["input_ids"], strict=True)
+        for document, prompt, answer in pairs:
+            if not document.prompt:
+                found["plain"].append(([*answer, end_of_text][:max_length], 0))
+                continue
+            ids = [*prompt, *answer, im_end]
+            pool = "short" if len(answer) <= SHORT_ANSWER and len(ids) <= 240 else "long"
+            pool = "synthetic" if document.package == "synthetic" else pool
             if len(ids) <= max_length:
-                tokens, starts, offsets = rows[pool]
-                tokens.extend(ids)
-                starts.append(len(tokens))
-                offsets.append(start)
-    return {
-        pool: Shard(
-            np.array(tokens, np.uint16), np.array(starts, np.int64), np.array(offsets, np.int64)
-        )
-        for pool, (tokens, starts, offsets) in rows.items()
-    }
+                found[pool].append((ids, len(prompt)))
+    line_end = tokenizer("\n", add_special_tokens=False)["input_ids"]
+    choose = random.Random(seed)
+    for pool in ("synthetic", "short"):
+        rows = found[pool]
+        for index in range(len(rows)):
+            if choose.random() < two_turn_share:
+                ids, answer_start = rows[index]
+                joined = [*ids, *line_end, *choose.choice(rows)[0]]
+                if len(joined) <= max_length:
+                    rows[index] = (joined, answer_start)
+    return {pool: _shard(rows) for pool, rows in found.items()}
+
+
+def _shard(rows: list[tuple[list[int], int]]) -> Shard:
+    lengths = np.array([len(ids) for ids, _ in rows], np.int64)
+    return Shard(
+        np.array([token for ids, _ in rows for token in ids], np.uint16),
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+        np.array([start for _, start in rows], np.int64),
+    )
 
 
 def save_shards(shards: dict[str, Shard], path: Path) -> None:
@@ -118,7 +137,7 @@ def read_documents(path: Path) -> list[Document]:
 
 
 class Packer:
-    """Draws documents from the pools in a seeded order and packs them into rows; its state can be saved."""
+    """Draws documents in a seeded order and packs them into rows; its state can be saved."""
 
     def __init__(
         self, shards: dict[str, Shard], *, rows: int, length: int, seed: int, prompt_weight: float
@@ -156,9 +175,9 @@ class Packer:
         shares = np.array(
             [mixture[p] * len(self.shards[p]) / len(self.shards[p].tokens) for p in pools]
         )
-        random = np.random.default_rng([self.seed, self._drawn])
+        generator = np.random.default_rng([self.seed, self._drawn])
         self._drawn += 1
-        pool = pools[int(random.choice(len(pools), p=shares / shares.sum()))]
+        pool = pools[int(generator.choice(len(pools), p=shares / shares.sum()))]
         epoch, offset = divmod(self._positions[pool], len(self.shards[pool]))
         self._positions[pool] += 1
         if self._orders.get(pool, (-1,))[0] != epoch:

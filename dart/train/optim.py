@@ -1,4 +1,4 @@
-"""Optimisers and schedules: Muon for hidden matrices, AdamW for the rest; warm-up, plateau, linear decay."""
+"""Muon for hidden matrices, AdamW for the rest; rates warm up, stay, and decay linearly."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from torch import nn
 def build_optimizers(
     model: nn.Module, *, matrix_rate: float, vector_rate: float, weight_decay: float
 ) -> list[torch.optim.Optimizer]:
-    """Return Muon for the matrices inside layers and AdamW for embeddings, output matrices and vectors.
+    """Return Muon for matrices inside layers and AdamW for embeddings, output and vectors.
 
-    source     Muon: Jordan et al. 2024, with the update scaled to AdamW's size (Moonshot, arXiv 2502.16982).
+    source     Muon: Jordan et al. 2024, with the update scaled to AdamW's size (Moonshot, arXiv
+    2502.16982).
     """
     matrices, others = [], []
     for name, parameter in model.named_parameters():

@@ -1,6 +1,7 @@
 """Functions turned into documents: chat pairs in several wordings, and plain code.
 
-Knows how requests are worded. Does not know tokens: a document is a prompt and an answer, or plain text alone.
+Knows how requests are worded. Does not know tokens: a document is a prompt and an answer, or plain
+text alone.
 """
 
 from __future__ import annotations
@@ -30,9 +31,18 @@ class Document:
         return asdict(self)
 
 
-IMPERATIVES = frozenset(
-    ["Add", "Append", "Apply", "Approximate", "Assert", "Build", "Calculate", "Call", "Capitalize", "Check", "Clamp", "Collapse", "Collect", "Combine", "Compare", "Compose", "Compress", "Compute", "Concatenate", "Convert", "Copy", "Count", "Create", "Cache", "Decode", "Delete", "Determine", "Divide", "Download", "Draw", "Drop", "Encode", "Encrypt", "Estimate", "Evaluate", "Exchange", "Expand", "Extract", "Factor", "Fetch", "Fill", "Filter", "Find", "Flatten", "Format", "Generate", "Get", "Give", "Greet", "Group", "Handle", "Insert", "Interleave", "Invert", "Iterate", "Join", "Keep", "Limit", "List", "Load", "Make", "Map", "Measure", "Merge", "Move", "Multiply", "Normalize", "Open", "Parse", "Pick", "Play", "Plot", "Print", "Process", "Produce", "Raise", "Read", "Register", "Remove", "Rename", "Render", "Replace", "Reset", "Resolve", "Restore", "Retry", "Return", "Reverse", "Roll", "Rotate", "Run", "Save", "Scale", "Search", "Select", "Send", "Set", "Shift", "Shorten", "Shuffle", "Solve", "Sort", "Split", "Strip", "Sum", "Swap", "Take", "Tell", "Test", "Tokenize", "Transform", "Truncate", "Turn", "Update", "Validate", "Visit", "Write", "Yield"]
-)
+_IMPERATIVES = """
+Add Append Apply Approximate Assert Build Calculate Call Capitalize Check Clamp Collapse Collect
+Combine Compare Compose Compress Compute Concatenate Convert Copy Count Create Cache Decode
+Delete Determine Divide Download Draw Drop Encode Encrypt Estimate Evaluate Exchange Expand
+Extract Factor Fetch Fill Filter Find Flatten Format Generate Get Give Greet Group Handle Insert
+Interleave Invert Iterate Join Keep Limit List Load Make Map Measure Merge Move Multiply
+Normalize Open Parse Pick Play Plot Print Process Produce Raise Read Register Remove Rename
+Render Replace Reset Resolve Restore Retry Return Reverse Roll Rotate Run Save Scale Search
+Select Send Set Shift Shorten Shuffle Solve Sort Split Strip Sum Swap Take Tell Test Tokenize
+Transform Truncate Turn Update Validate Visit Write Yield
+"""
+IMPERATIVES = frozenset(_IMPERATIVES.split())
 
 WITH_NAME = (
     "Write a Python {what} `{name}`. {summary}",
@@ -72,9 +82,12 @@ SHOWN = {
         "Write the body of this function.",
     ),
 }
-NEW_NAMES = (
-    ["value", "item", "data", "result", "name", "size", "count", "total", "index", "key", "source", "target", "first", "second", "left", "right", "start", "end", "text", "numbers", "values", "items", "path", "config", "options", "handler", "node", "parent", "child", "buffer", "lines", "words", "limit", "offset"]
-)
+_NEW_NAMES = """
+value item data result name size count total index key source target first second left right
+start end text numbers values items path config options handler node parent child buffer lines
+words limit offset
+"""
+NEW_NAMES = tuple(_NEW_NAMES.split())
 
 
 def fence(code: str) -> str:
@@ -83,7 +96,7 @@ def fence(code: str) -> str:
 
 
 def documents(function: Function, *, seed: int, copies: int) -> Iterator[Document]:
-    """Yield the documents made of one function; `copies` requests to write it, fewer of the other kinds."""
+    """Yield one function's documents: `copies` requests to write it, fewer of other kinds."""
     choose = random.Random(f"{seed}-{function.key}-{function.summary}")
 
     def document(kind: str, prompt: str, answer: str) -> Document:
@@ -168,7 +181,7 @@ def _call(function: Function) -> str:
 
 
 def rename(function: Function, choose: random.Random) -> tuple[str, str] | None:
-    """Return a request to rename one argument or the function itself, and the answer; None where none is safe."""
+    """Return a request to rename an argument or the function, and the answer, if one is safe."""
     code = function.documented
     tree = ast.parse(code)
     definition = next((node for node in tree.body if isinstance(node, ast.FunctionDef)), None)

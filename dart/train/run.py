@@ -1,9 +1,8 @@
-"""A training run's folder: metrics, status line, checkpoints written atomically, and a clean stop on a signal."""
+"""A training run's folder: metrics, a status line, atomic checkpoints, a clean stop."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
 from pathlib import Path
@@ -59,7 +58,7 @@ class Run:
         path = self.folder / name
         temporary = path.with_suffix(".tmp")
         torch.save(state, temporary)
-        os.replace(temporary, path)
+        temporary.replace(path)
 
     def load(self, name: str = CHECKPOINT) -> dict[str, Any] | None:
         """Read the checkpoint, or None if there is none."""

@@ -1,7 +1,8 @@
-"""Small, complete Python functions made from our own templates: hand-written utilities and composed families.
+"""Small, complete Python functions made from our own templates.
 
-Knows `utilities.txt` (format: `== names`, `placeholder: choices`, `- summary`, then one or more bodies) and how to
-vary names, arguments and forms. Does not know the wording of requests (see `pairs.py`).
+Knows `utilities.txt` (format: `== names`, `placeholder: choices`, `- summary`, then one or more
+bodies) and how to vary names, arguments and forms. Does not know the wording of requests (see
+`pairs.py`).
 """
 
 from __future__ import annotations
@@ -171,7 +172,7 @@ MULTIPLES = [3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
 
 
 def composed_functions() -> Iterator[Function]:
-    """Yield the functions 'aggregate of transform of the P numbers', in a short and a long form each."""
+    """Yield functions such as 'the sum of the squares of the even numbers', short and long."""
     predicates = list(PREDICATES)
     predicates += [
         (f"multiples of {k} among the", f"multiples_of_{k}", f"{{x}} % {k} == 0") for k in MULTIPLES
@@ -180,10 +181,8 @@ def composed_functions() -> Iterator[Function]:
         name = "_".join(part for part in (aggregate[1], transform[1], predicate[1]) if part)
         choose = random.Random(name)
         xs, x = choose.choice(["numbers", "values"]), choose.choice(["x", "n", "number"])
-        subject = f"{predicate[0]} numbers"
-        summary = f"Return {aggregate[0]} {'' if transform[0] else 'the '}{transform[0]}{subject} in a list."
-        if transform[0]:
-            summary = f"Return {aggregate[0]} the {transform[0]}{subject} in a list."
+        what = f"{transform[0]}{predicate[0]} numbers"
+        summary = f"Return {aggregate[0]} the {what} in a list."
         test, value = predicate[2].format(x=x), transform[2].format(x=x)
         total = "result"
         forms: list[str] = []

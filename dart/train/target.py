@@ -1,7 +1,7 @@
 """Training of the target: a Qwen3 model from nothing on packed documents.
 
-Knows the model's sizes, the loss, the mixture's schedule and how a run resumes. The model is transformers' own
-Qwen3ForCausalLM, so what is saved loads anywhere.
+Knows the model's sizes, the loss, the mixture's schedule and how a run resumes. The model is
+transformers' own Qwen3ForCausalLM, so what is saved loads anywhere.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def build_target(
 
 
 def packed_mask(segments: torch.Tensor) -> torch.Tensor:
-    """Return the bool mask [B, 1, T, T] in which a token sees itself and what precedes it in its own document."""
+    """Return the bool mask [B, 1, T, T]: a token sees its own document up to itself."""
     length = segments.shape[1]
     causal = torch.ones(length, length, dtype=torch.bool).tril()
     return ((segments[:, :, None] == segments[:, None, :]) & causal)[:, None]
@@ -110,7 +110,7 @@ def loss_sums(
     positions: torch.Tensor,
     segments: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the weighted sum of the cross-entropy over a batch's tensors [B, T], and the sum of the weights."""
+    """Return the weighted sum of the cross-entropy over tensors [B, T], and of the weights."""
     with torch.autocast("cpu", torch.bfloat16):
         hidden = model.model(
             input_ids=tokens,
@@ -136,7 +136,7 @@ def evaluate_loss(loss: LossSums, model: Qwen3ForCausalLM, batches: list[Batch])
 
 
 def mixture_at(progress: float, decay: float) -> dict[str, float]:
-    """Return the share of each pool at `progress` (0 to 1): fixed, then linear to the late one over the decay."""
+    """Return the share of each pool at `progress` (0 to 1): fixed, then linear to the late one."""
     late = min(1.0, max(0.0, (progress - (1.0 - decay)) / decay))
     return {
         pool: (1 - late) * share + late * MIXTURE_LATE[pool]

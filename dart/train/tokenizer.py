@@ -1,4 +1,4 @@
-"""A byte-level BPE tokenizer with Qwen's special tokens and chat format, made to keep Python's indentation cheap."""
+"""A byte-level BPE tokenizer with Qwen's chat format in which indentation is cheap."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ CHAT_TEMPLATE = (
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
 )
 
-# A word with the space before it, one digit, punctuation with the space before it and the line end after it, and a
-# line end together with the indentation that follows: `return x\n    ` ends in one token.
+# A word with the space before it, one digit, punctuation with the space before it and the line end
+# after it, and a line end together with the indentation that follows: `return x\n    ` ends in one
+# token.
 PIECES = r" ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+(?:\n *)?|\n+ *|\s+(?!\S)|\s+"
 
 
