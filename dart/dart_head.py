@@ -109,7 +109,7 @@ class DartDrafter:
         self.config = config
         self.aux_layers = target.draft_layers
         self.max_tree_size = config.size + 1
-        self._device = head.lm_head.weight.device
+        self._device = head.norm.weight.device
 
     def start(
         self, prompt_ids: list[int], token: int, aux_hidden: torch.Tensor, capacity: int

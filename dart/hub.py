@@ -26,7 +26,7 @@ def resolve(
         raise ConfigError(f"hub is {hub!r}; expected one of {', '.join(HUBS)}.")
     name = os.fspath(name_or_path)
     path = Path(name).expanduser()
-    if path.exists():
+    if name and path.exists():
         return path
     parts = name.split("/")
     looks_like_id = len(parts) == 2 and all(parts) and parts[0] not in (".", "..", "~")

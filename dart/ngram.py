@@ -6,15 +6,20 @@ check of a file are in csrc/. The file layout is in csrc/README.md.
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dart import _core
-from dart.errors import ConfigError
+from dart.errors import CheckpointError, ConfigError
+
+logger = logging.getLogger(__name__)
 
 Tokens = Sequence[int] | NDArray[np.integer[Any]]
 
@@ -160,3 +165,42 @@ def build(
             raise ConfigError(f"sequence {index}: {error}") from error
     builder.write(os.fspath(destination))
     return NgramStore.open(destination)
+
+
+def open_or_import(
+    path: str | os.PathLike[str], *, trie_name: str = "small.trie", cache: Path | None = None
+) -> NgramStore:
+    """Open a store, an upstream `.trie`, or a folder that holds either.
+
+    A `.trie` is imported once; the store is kept and found again while the source stays the same.
+
+    trie_name  which of upstream's files to take from a folder without a store
+    cache      where imported stores are kept; None: DART_CACHE, else ~/.cache/dart
+    raises     CheckpointError where the folder holds neither; else as NgramStore.open, import_trie
+    """
+    source = Path(path)
+    if source.is_dir():
+        stores = sorted(source.glob("*.ngram"))
+        if len(stores) > 1:
+            names = ", ".join(store.name for store in stores)
+            raise CheckpointError(f"{source} holds several stores ({names}); name one of them.")
+        source = stores[0] if stores else source / trie_name
+        if not source.is_file():
+            raise CheckpointError(
+                f"{path} holds neither a .ngram store nor {trie_name}; expected one of them."
+            )
+    if source.suffix != ".trie":
+        return NgramStore.open(source)
+    if not source.is_file():
+        raise CheckpointError(f"{source} does not exist; expected an upstream .trie file.")
+    state = source.stat()
+    key = f"{source.resolve()}|{state.st_size}|{state.st_mtime_ns}"
+    folder = cache or Path(os.environ.get("DART_CACHE", Path.home() / ".cache" / "dart"))
+    store = (
+        folder / "ngram" / f"{source.stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.ngram"
+    )
+    if not store.is_file():
+        logger.warning("importing %s (%.1f MB), once", source, state.st_size / 1e6)
+        store.parent.mkdir(parents=True, exist_ok=True)
+        import_trie(source, store)
+    return NgramStore.open(store)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from dart.checkpoint import load_dart_head
 from dart.config import GenerationConfig, SamplingConfig, TreeConfig
@@ -18,6 +19,7 @@ from dart.drafter import Drafter, NoDrafter
 from dart.errors import CheckpointError, ConfigError, DeviceError
 from dart.hub import resolve
 from dart.ngram import NgramStore, open_or_import
+from dart.packing import pack_linears, unpack_linears
 from dart.target import TargetModel
 from dart.text import encode_chat
 
@@ -109,6 +111,8 @@ class DartModel:
             wanted = "small.trie" if is_small_ngram else "full.trie"
             path = resolve(ngram_model_name_or_path, hub=hub, patterns=(wanted, "*.ngram"))
             self.store = open_or_import(path, trie_name=wanted)
+        for module in self._modules():
+            pack_linears(module)
         return self
 
     @classmethod
@@ -126,6 +130,10 @@ class DartModel:
         """The decoders that what is loaded can run."""
         return tuple(name for name in DECODERS if name == "baseline" or self._has_head(name))
 
+    def _modules(self) -> list[nn.Module]:
+        heads = [] if self.dart_head is None else [self.dart_head]
+        return [self.target.model, *heads]
+
     def _has_head(self, decoder: str) -> bool:
         return decoder == "dart" and self.dart_head is not None
 
@@ -134,9 +142,10 @@ class DartModel:
         if len(set(getattr(self.target.model, "hf_device_map", {}).values())) > 1:
             return self
         try:
-            self.target.model.to(device)
-            if self.dart_head is not None:
-                self.dart_head.to(device)
+            for module in self._modules():
+                unpack_linears(module)
+                module.to(device)
+                pack_linears(module)
         except torch.OutOfMemoryError as error:
             raise DeviceError(_out_of_memory(error)) from error
         except (RuntimeError, AssertionError) as error:

@@ -1,0 +1,111 @@
+"""DartModel: the calls of upstream's README, on the recorded checkpoints."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import torch
+
+from dart import TEMPLATE_REGISTRY, DartModel, dart_generate
+from dart.errors import CheckpointError, ConfigError
+from tests.conftest import ARCHITECTURES, tiny_model
+
+
+@pytest.fixture(scope="module")
+def model(conformance, tmp_path_factory) -> DartModel:
+    """Loaded as upstream's README does it."""
+    import os
+
+    os.environ["DART_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    return DartModel.from_pretrained(
+        base_model_name_or_path=conformance / "target",
+        dart_model_name_or_path=conformance / "dart_head",
+        ngram_model_name_or_path=conformance / "ngram",
+        torch_dtype=torch.float32,
+        low_cpu_mem_usage=True,
+        device_map="auto",
+        is_small_ngram=True,
+    ).to("cpu")
+
+
+def test_the_calls_of_upstreams_readme(model: DartModel) -> None:
+    """Programs written for upstream run unchanged but for the paths."""
+    model.eval()
+    template = TEMPLATE_REGISTRY.get("qwen")
+    assert template is not None
+    assert TEMPLATE_REGISTRY["qwen"].system_prompt
+    text = template.format(messages=[{"role": "user", "content": "w5 w9"}])
+    assert text.endswith("<|im_start|>assistant\n")
+    ids = model.tokenizer(["w5 w9 w33"], return_tensors="pt").input_ids
+    options = {"temperature": 0.7, "top_p": 0.9, "top_k": 50, "max_new_token_num": 24}
+    output = model.dart_generate(ids, **options, max_length=2048)
+    assert output.dtype == torch.int64
+    assert output.shape[0] == 1
+    assert output[0, :3].tolist() == ids[0].tolist()
+    assert torch.equal(output, model.ar_generate(ids, **options, max_length=2048))
+    result = dart_generate(
+        model, prompt="w5 w9 w33", temperature=0.0, top_k=1, max_new_token_num=16, max_length=2048
+    )
+    assert len(result.tokens) <= 16
+    assert result.text == model.tokenizer.decode(result.tokens, skip_special_tokens=True)
+
+
+def test_input_ids_of_another_shape_are_refused(model: DartModel) -> None:
+    """Two prompts at once are not decoded as one."""
+    with pytest.raises(ConfigError, match="one prompt"):
+        model.dart_generate(torch.zeros(2, 3, dtype=torch.int64))
+    with pytest.raises(ConfigError, match="integers"):
+        model.dart_generate(torch.zeros(1, 3))
+
+
+def test_a_decoder_that_is_not_there_is_named(model: DartModel) -> None:
+    """The message lists what there is."""
+    assert model.decoders == ("dart", "baseline")
+    with pytest.raises(ConfigError, match="no eagle3 head is loaded.*dart, baseline"):
+        next(model.stream([1, 2], "eagle3"))
+    with pytest.raises(ConfigError, match="expected one of dart, eagle3, baseline"):
+        next(model.stream([1, 2], "medusa"))
+
+
+def test_paths_that_are_wrong_are_named(conformance, tmp_path) -> None:
+    """Each path is checked before the next one is read."""
+    with pytest.raises(CheckpointError, match="does not exist"):
+        DartModel.from_pretrained(tmp_path / "none")
+    with pytest.raises(CheckpointError, match=r"no config\.json"):
+        DartModel.from_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match=r"neither a \.ngram store nor full\.trie"):
+        DartModel.from_pretrained(
+            conformance / "target",
+            ngram_model_name_or_path=conformance / "ngram",
+            is_small_ngram=False,
+        )
+
+
+def test_a_corrupt_target_is_one_clear_error(conformance, tmp_path) -> None:
+    """transformers raises many kinds of error; the user sees one."""
+    folder = shutil.copytree(conformance / "target", tmp_path / "target")
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(CheckpointError, match="cannot be loaded"):
+        DartModel.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("architecture", sorted(ARCHITECTURES))
+def test_stock_models_load_from_a_folder(conformance, tmp_path, architecture) -> None:
+    """Any causal LM with full attention is a target; DART needs a head, the baseline none."""
+    tiny_model(architecture).save_pretrained(tmp_path)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(conformance / "target" / name, tmp_path)
+    model = DartModel.from_pretrained(tmp_path)
+    assert model.decoders == ("baseline",)
+    assert model.ar_generate([[5, 9]], max_new_token_num=5).shape[1] <= 7
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_runs(conformance, dtype) -> None:
+    """Rounding may choose another token at a near tie, but nothing may fail."""
+    model = DartModel.from_pretrained(
+        conformance / "target", conformance / "dart_head", torch_dtype=dtype
+    )
+    assert model.dart_generate([[5, 9, 33]], max_new_token_num=16).shape[1] <= 19

@@ -1,0 +1,50 @@
+"""Packed linear layers: the same numbers, and the way back."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from dart.packing import PackedLinear, can_pack, pack_linears, unpack_linears
+
+pytestmark = pytest.mark.skipif(
+    not can_pack(torch.device("cpu"), torch.float32), reason="this torch has no packed CPU kernel"
+)
+
+
+@pytest.mark.parametrize("shape", [(48, 32), (1100, 1000)], ids=["plain kept", "packed alone"])
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("rows", [1, 2, 9, 33])
+@torch.inference_mode()
+def test_results_are_torchs(shape, has_bias, rows) -> None:
+    """A wrong layout would give another model."""
+    torch.manual_seed(0)
+    linear = nn.Linear(shape[1], shape[0], bias=has_bias)
+    states = torch.randn(1, rows, shape[1])
+    packed = PackedLinear(linear)
+    assert torch.allclose(packed(states), linear(states), atol=1e-4)
+    again = packed.unpack()
+    assert torch.equal(again.weight, linear.weight)
+    assert torch.equal(again(states), linear(states))
+
+
+def test_a_model_survives_packing_and_unpacking() -> None:
+    """`.to(device)` unpacks first; tied weights must still be tied."""
+    model = nn.Sequential(nn.Embedding(20, 8), nn.Linear(8, 20, bias=False))
+    model[1].weight = model[0].weight
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    pack_linears(model)
+    assert isinstance(model[1], PackedLinear)
+    unpack_linears(model)
+    assert type(model[1]) is nn.Linear
+    assert model[1].weight is model[0].weight
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name])
+
+
+def test_half_precision_is_left_alone() -> None:
+    """The kernel has no float16."""
+    model = nn.Sequential(nn.Linear(8, 8).half())
+    pack_linears(model)
+    assert type(model[0]) is nn.Linear
