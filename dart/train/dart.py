@@ -195,6 +195,7 @@ def train_head(
     checks = _fixed_batches(held_out, settings, packing)
     loss = torch.compile(head_loss) if settings.compile else head_loss
     run = Run(out)
+    run.describe(parameters=sum(p.numel() for p in head.parameters()), **asdict(settings))
     step, tokens, seconds = 0, 0, 0.0
     state = run.load()
     if state is not None:
@@ -277,6 +278,8 @@ def train_head(
             if step % settings.save_every == 0:
                 save()
     save()
+    if run.should_stop or progress() < 1.0:
+        return head
     run.log(step=step, tokens=tokens, seconds=seconds, epochs=packer.epochs(), **check())
     return head
 

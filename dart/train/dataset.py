@@ -91,10 +91,11 @@ def encode(
                 joined = [*ids, *line_end, *choose.choice(rows)[0]]
                 if len(joined) <= max_length:
                     rows[index] = (joined, answer_start)
-    return {pool: _shard(rows) for pool, rows in found.items()}
+    return {pool: make_shard(rows) for pool, rows in found.items()}
 
 
-def _shard(rows: list[tuple[list[int], int]]) -> Shard:
+def make_shard(rows: Sequence[tuple[list[int], int]]) -> Shard:
+    """Return a shard of documents given as ids and the offset of the answer."""
     lengths = np.array([len(ids) for ids, _ in rows], np.int64)
     return Shard(
         np.array([token for ids, _ in rows for token in ids], np.uint16),
@@ -118,9 +119,28 @@ def save_shards(shards: dict[str, Shard], path: Path) -> None:
 def load_shards(path: Path) -> dict[str, Shard]:
     """Read what `save_shards` wrote."""
     with np.load(path) as data:
+        pools = [name.removesuffix(".tokens") for name in data.files if name.endswith(".tokens")]
         return {
-            p: Shard(data[f"{p}.tokens"], data[f"{p}.starts"], data[f"{p}.answers"]) for p in POOLS
+            pool: Shard(data[f"{pool}.tokens"], data[f"{pool}.starts"], data[f"{pool}.answers"])
+            for pool in pools
         }
+
+
+def merge_shards(shards: Iterable[Shard]) -> Shard:
+    """Put shards end to end."""
+    parts = list(shards)
+    lengths = np.concatenate([np.diff(part.starts) for part in parts])
+    return Shard(
+        np.concatenate([part.tokens for part in parts]),
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+        np.concatenate([part.answers for part in parts]),
+    )
+
+
+def fitting(shard: Shard, length: int) -> Shard:
+    """Return the documents of at most `length` tokens."""
+    chosen = [i for i in range(len(shard)) if len(shard.document(i)) <= length]
+    return make_shard([(shard.document(i).tolist(), int(shard.answers[i])) for i in chosen])
 
 
 def write_documents(documents: Iterable[Document], path: Path) -> None:
@@ -181,9 +201,9 @@ class Packer:
         epoch, offset = divmod(self._positions[pool], len(self.shards[pool]))
         self._positions[pool] += 1
         if self._orders.get(pool, (-1,))[0] != epoch:
-            order = np.random.default_rng([self.seed, POOLS.index(pool), epoch]).permutation(
-                len(self.shards[pool])
-            )
+            order = np.random.default_rng(
+                [self.seed, list(self.shards).index(pool), epoch]
+            ).permutation(len(self.shards[pool]))
             self._orders[pool] = (epoch, order)
         return pool, int(self._orders[pool][1][offset])
 

@@ -47,6 +47,11 @@ class Run:
         with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
+    def describe(self, **settings: Any) -> None:
+        """Write the settings to settings.json."""
+        text = json.dumps(settings, indent=1) + "\n"
+        (self.folder / "settings.json").write_text(text, encoding="utf-8")
+
     def status(self, text: str) -> None:
         """Write one line to STATUS."""
         (self.folder / "STATUS").write_text(

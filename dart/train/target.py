@@ -6,6 +6,8 @@ transformers' own Qwen3ForCausalLM, so what is saved loads anywhere.
 
 from __future__ import annotations
 
+import copy
+import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -185,6 +187,7 @@ def train_target(
     }
     loss = torch.compile(loss_sums) if settings.compile else loss_sums
     run = Run(out)
+    run.describe(parameters=sum(p.numel() for p in model.parameters()), **asdict(settings))
     step, tokens, seconds = 0, 0, 0.0
     state = run.load()
     if state is not None:
@@ -265,6 +268,30 @@ def train_target(
             if step % settings.save_every == 0:
                 save()
     save()
+    if run.should_stop or progress() < 1.0:
+        return model
     final = {f"held_out_{name}": evaluate_loss(loss, model, b) for name, b in checks.items()}
     run.log(step=step, tokens=tokens, seconds=seconds, epochs=packer.epochs(), **final)
     return model
+
+
+def save_target(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Write the target with weights rounded to 16 bits; it runs in float32, as config.json says."""
+    config = copy.deepcopy(model.config)
+    rounded = Qwen3ForCausalLM(config)
+    rounded.load_state_dict(model.state_dict())
+    rounded.generation_config = model.generation_config
+    rounded.half().save_pretrained(folder)
+    path = folder / "config.json"
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    fields["dtype"] = "float32"
+    path.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+    tokenizer.save_pretrained(folder)
+
+
+def load_target(folder: Path) -> Qwen3ForCausalLM:
+    """Load a target for generation or for the training of a head: float32, frozen."""
+    model = Qwen3ForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="sdpa"
+    )
+    return model.eval().requires_grad_(False)
