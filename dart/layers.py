@@ -94,9 +94,8 @@ class Attention(nn.Module):
         returns       [B, T - queries_from, H]
         """
         batch, rows, _ = states.shape
-        asking = states[:, queries_from:]
-        shape = (batch, -1, self.heads, self.head_dim)
-        queries = self.q_proj(asking).view(shape).transpose(1, 2)
+        shape = (batch, rows, self.heads, self.head_dim)
+        queries = self.q_proj(states).view(shape).transpose(1, 2)[:, :, queries_from:]
         shape = (batch, rows, self.groups, self.head_dim)
         keys = self.k_proj(states).view(shape).transpose(1, 2)
         values = self.v_proj(states).view(shape).transpose(1, 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,7 @@ import torch
 import transformers
 
 from dart.target import TargetModel
-
-# A second recording of the same shape can be put in its place.
-CONFORMANCE = Path(os.environ.get("DART_CONFORMANCE", Path(__file__).parent / "data/conformance"))
+from tests.conformance import CONFORMANCE
 
 
 @pytest.fixture(scope="session")

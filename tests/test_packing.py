@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -13,20 +15,26 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("shape", [(48, 32), (1100, 1000)], ids=["plain kept", "packed alone"])
+@pytest.mark.parametrize("width", [32, 1000], ids=["plain kept", "packed alone"])
 @pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("rows", [1, 2, 9, 33])
 @torch.inference_mode()
-def test_results_are_torchs(shape, has_bias, rows) -> None:
-    """A wrong layout would give another model."""
+def test_results_are_torchs(width, has_bias, rows) -> None:
+    """A wrong layout, or another layer's share of a joint product, would give another model."""
     torch.manual_seed(0)
-    linear = nn.Linear(shape[1], shape[0], bias=has_bias)
-    states = torch.randn(1, rows, shape[1])
-    packed = PackedLinear(linear)
-    assert torch.allclose(packed(states), linear(states), atol=1e-4)
-    again = packed.unpack()
-    assert torch.equal(again.weight, linear.weight)
-    assert torch.equal(again(states), linear(states))
+    sizes = {"q_proj": 2 * width, "k_proj": 24, "v_proj": width, "gate_proj": 7, "alone": width}
+    model = nn.ModuleDict({n: nn.Linear(width, size, bias=has_bias) for n, size in sizes.items()})
+    plain = copy.deepcopy(model)
+    pack_linears(model)
+    first, second = torch.randn(1, rows, width), torch.randn(1, rows, width)
+    for name in ("q_proj", "k_proj", "v_proj", "v_proj", "q_proj", "gate_proj", "alone"):
+        for states in (first, second, first):
+            assert isinstance(model[name], PackedLinear)
+            assert torch.allclose(model[name](states), plain[name](states), atol=1e-4)
+    unpack_linears(model)
+    for name in sizes:
+        assert torch.equal(model[name].weight, plain[name].weight)
+        assert torch.equal(model[name](first), plain[name](first))
 
 
 def test_a_model_survives_packing_and_unpacking() -> None:

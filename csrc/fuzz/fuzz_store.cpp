@@ -1,0 +1,94 @@
+// Opens arbitrary bytes as a store, then looks up, searches and verifies.
+//
+// Input: one length byte, then the search's inputs in that many bytes, then the store. Checksums
+// would stop the fuzzer at the door, so the header's is put right first; the sections' are checked
+// by verify() alone.
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "dart/errors.h"
+#include "dart/ngram_store.h"
+#include "dart/tree_search.h"
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+void look_up(const dart::NgramStore& store, std::span<const dart::Token> tokens) {
+  std::vector<float> values(tokens.size());
+  std::vector<std::int32_t> matched(tokens.size());
+  dart::State state = store.empty_state();
+  for (const dart::Token token : tokens) {
+    state = store.advance(state, token);
+    store.score(state, tokens, values, matched);
+    for (const float value : values) require(value >= 0 && value <= 1);
+    for (const std::int32_t length : matched) require(length >= 0 && length < store.order());
+    (void)store.count(tokens.first(std::min<std::size_t>(tokens.size(), 9)));
+  }
+}
+
+void search(const dart::NgramStore* store, std::span<const dart::Token> tokens) {
+  if (tokens.size() < 4) return;
+  const std::size_t count = 3;
+  const std::size_t levels = (tokens.size() - 1) / count;
+  std::vector<float> probabilities;
+  for (const dart::Token token : tokens.subspan(1, levels * count)) {
+    probabilities.push_back(static_cast<float>(token & 7) / 7);
+  }
+  const std::vector<float> weights(levels, 0.5F);
+  dart::SearchParams params;
+  params.level_weights = weights;
+  params.logit_weights = weights;
+  params.tree_size = 1 + (tokens[0] & 31);
+  params.beam_width = 1 + ((tokens[0] >> 5) & 7);
+  params.eos_tokens = tokens.first(1);
+  const dart::Tree tree = dart::search_tree(
+      {tokens.subspan(1, levels * count), probabilities, levels, count}, store, tokens, params);
+  require(tree.tokens.size() <= params.tree_size + 1);
+  for (std::size_t i = 1; i < tree.tokens.size(); ++i) {
+    require(tree.parents[i] >= 0 && static_cast<std::size_t>(tree.parents[i]) < i);
+    require(tree.scores[i] <= tree.scores[tree.parents[i]]);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size < 1 || size < std::size_t{1} + data[0]) return 0;
+  const std::span<const std::uint8_t> input(data + 1, data[0]);
+  std::vector<dart::Token> tokens;
+  // 254 and 255 stand for ids that occur nowhere, one of them negative.
+  for (const std::uint8_t value : input) {
+    tokens.push_back(value < 254 ? value : value == 254 ? -1 : 0x7FFFFFFF);
+  }
+  std::vector<std::uint64_t> aligned((size - 1 - data[0] + 7) / 8);
+  const std::size_t bytes = size - 1 - data[0];
+  if (bytes > 0) std::memcpy(aligned.data(), data + 1 + data[0], bytes);
+  if (bytes >= sizeof(dart::FileHeader)) {
+    dart::FileHeader header;
+    std::memcpy(&header, aligned.data(), sizeof(header));
+    header.header_checksum = dart::header_checksum(header);
+    std::memcpy(aligned.data(), &header, sizeof(header));
+  }
+  const auto image = std::as_bytes(std::span<const std::uint64_t>(aligned)).first(bytes);
+  try {
+    search(nullptr, tokens);
+    const auto store = dart::NgramStore::view(image, "fuzz");
+    const auto guarded = [](const auto& action) {
+      try {
+        action();
+      } catch (const dart::FormatError&) {
+      }
+    };
+    guarded([&] { look_up(store, tokens); });
+    guarded([&] { search(&store, tokens); });
+    guarded([&] { store.verify(); });
+  } catch (const dart::FormatError&) {
+  }
+  return 0;
+}

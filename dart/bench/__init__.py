@@ -1,0 +1,1 @@
+"""The benchmark: decoders interleaved on the same prompts in one process."""

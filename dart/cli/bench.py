@@ -1,0 +1,153 @@
+"""`python -m dart bench`: decoders against each other on a file of prompts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dart.cli.common import (
+    Parser,
+    add_model_arguments,
+    add_sampling_arguments,
+    encode_messages,
+    load_model,
+    stream_options,
+)
+from dart.errors import CheckpointError, ConfigError
+
+if TYPE_CHECKING:
+    from dart.bench.run import Decode
+    from dart.decode import Step
+    from dart.model.dart_model import DartModel
+
+STOCK = "hf_generate"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's flags."""
+    made = Parser(
+        prog="python -m dart bench",
+        description="Run decoders interleaved, prompt by prompt, after a warm-up.",
+    )
+    made.add_argument("--decoders", default="baseline,dart", help="comma-separated")
+    made.add_argument(
+        "--prompts", required=True, metavar="FILE", help='JSONL of {"prompt"} or {"messages"}'
+    )
+    made.add_argument("--limit", type=int, metavar="N", help="only the first N prompts")
+    made.add_argument("--repeats", type=int, default=1, metavar="N")
+    made.add_argument("--warm-up", type=int, default=1, metavar="N", help="prompts run untimed")
+    made.add_argument(
+        "--hf-generate",
+        action="store_true",
+        help="also time transformers' own generate on a stock copy of the model (greedy only)",
+    )
+    made.add_argument("--json", metavar="OUT", help="write all figures and their provenance here")
+    add_sampling_arguments(made, max_new_tokens=256)
+    add_model_arguments(made)
+    return made
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; its exit code."""
+    args = parser().parse_args(argv)
+    names = _check(args)
+    from dart.bench.prompts import read_prompts
+
+    prompts = read_prompts(args.prompts, args.limit)
+    model = load_model(args)
+    from dart.bench.report import SCHEMA, provenance, summarize, table
+    from dart.bench.run import Progress, run_benchmark
+
+    for name in names:
+        model.new_drafter(name, args.tree_size)  # a missing head is reported before the first run
+    decoders = {name: _decode(model, name, args) for name in names}
+    if args.hf_generate:
+        decoders[STOCK] = _stock(model)
+    runs = run_benchmark(
+        decoders,
+        [encode_messages(model, prompt.messages, args.template_name) for prompt in prompts],
+        max_new_tokens=args.max_new_tokens,
+        repeats=args.repeats,
+        warm_up=args.warm_up,
+        progress=Progress(len(prompts) * args.repeats * len(decoders), sys.stderr),
+    )
+    summary = summarize(runs, [prompt.name for prompt in prompts], model.target.eos_token_ids)
+    print(table(summary))
+    if args.json:
+        settings = {
+            **{key: value for key, value in vars(args).items() if key != "json"},
+            "device": str(model.device),
+            "dtype": str(model.target.dtype).removeprefix("torch."),
+        }
+        result = {
+            "schema": SCHEMA,
+            **summary,
+            "settings": settings,
+            "provenance": provenance(["bench", *argv]),
+        }
+        _write(Path(args.json), result)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> list[str]:
+    """Refuse before the model is loaded what cannot end well; the decoders' names."""
+    names = [name.strip() for name in args.decoders.split(",") if name.strip()]
+    if not names or len(set(names)) < len(names):
+        raise ConfigError(f"--decoders is {args.decoders!r}; expected different names, by commas.")
+    for flag, value, least in (
+        ("--limit", args.limit, 1),
+        ("--repeats", args.repeats, 1),
+        ("--warm-up", args.warm_up, 0),
+    ):
+        if value is not None and value < least:
+            raise ConfigError(f"{flag} is {value}; expected at least {least}.")
+    if args.hf_generate and args.temperature > 0:
+        raise ConfigError("--hf-generate compares greedy texts; leave --temperature at 0.")
+    if args.json and not Path(args.json).absolute().parent.is_dir():
+        raise ConfigError(f"--json {args.json}: its folder does not exist.")
+    return names
+
+
+def _decode(model: DartModel, name: str, args: argparse.Namespace) -> Decode:
+    options = stream_options(args)
+
+    def decode(ids: list[int], max_new_tokens: int) -> Iterator[Step]:
+        return model.stream(ids, name, **{**options, "max_new_token_num": max_new_tokens})
+
+    return decode
+
+
+def _stock(model: DartModel) -> Decode:
+    """A second copy of the target as transformers loads it, so that nothing of ours is in it."""
+    from transformers import AutoModelForCausalLM
+
+    from dart.bench.run import stock_generate
+
+    target = model.target
+    try:
+        copy = AutoModelForCausalLM.from_pretrained(
+            target.model.config._name_or_path,
+            dtype=target.dtype,
+            device_map=None if model.device.type == "cpu" else str(model.device),
+            attn_implementation="sdpa",
+            trust_remote_code=False,
+        )
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"--hf-generate cannot load the stock copy: {error}") from error
+    return stock_generate(copy.eval(), target.eos_token_ids)
+
+
+def _write(path: Path, result: dict[str, Any]) -> None:
+    """All or nothing: an old result is not lost to half of a new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ConfigError(f"--json {path} cannot be written: {error}") from error
