@@ -1,8 +1,8 @@
 """The training command line: corpus, tokenizer, target, and what follows them.
 
-python -m dart.train corpus --out runs/demo
-python -m dart.train tokenizer --out runs/demo
-python -m dart.train target --out runs/demo --minutes 90
+python -m dart train corpus --out runs/demo
+python -m dart train tokenizer --out runs/demo
+python -m dart train target --out runs/demo --minutes 90
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from dart.train.dataset import (
 )
 from dart.train.pairs import Document
 from dart.train.tokenizer import chat_prefix, load_tokenizer, train_tokenizer
+
+INTERRUPTED = 130  # exit status of a run that was stopped and can be resumed
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -171,6 +173,8 @@ def run_target(args: argparse.Namespace) -> int:
         len(tokenizer),
         args.out / "target-run",
     )
+    if model is None:
+        return INTERRUPTED
     save_target(model, tokenizer, args.out / "target")
     return 0
 
@@ -228,6 +232,8 @@ def run_dart(args: argparse.Namespace) -> int:
         {"own": fitting(own["heldout"], settings.length)},
         args.out / "dart-run",
     )
+    if head is None:
+        return INTERRUPTED
     save_dart_head(head, args.out / "dart", dtype=torch.float16)
     return 0
 

@@ -174,8 +174,8 @@ def train_head(
     out: Path,
     *,
     stop_after: int | None = None,
-) -> DartHead:
-    """Train or resume a head in folder `out`; return it as it is at the end.
+) -> DartHead | None:
+    """Train or resume a head in folder `out`; return it, or None if stopped before its end.
 
     train          pools "own" (the target's continuations) and "corpus"
     stop_after     end early after this many steps of this call, as a signal would
@@ -278,8 +278,8 @@ def train_head(
             if step % settings.save_every == 0:
                 save()
     save()
-    if run.should_stop or progress() < 1.0:
-        return head
+    if progress() < 1.0:
+        return None
     run.log(step=step, tokens=tokens, seconds=seconds, epochs=packer.epochs(), **check())
     return head
 

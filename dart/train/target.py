@@ -155,8 +155,8 @@ def train_target(
     out: Path,
     *,
     stop_after: int | None = None,
-) -> Qwen3ForCausalLM:
-    """Train or resume a target in folder `out`; return it as it is at the end.
+) -> Qwen3ForCausalLM | None:
+    """Train or resume a target in folder `out`; return it, or None if stopped before its end.
 
     stop_after     end early after this many steps of this call, as a signal would.
     """
@@ -268,8 +268,8 @@ def train_target(
             if step % settings.save_every == 0:
                 save()
     save()
-    if run.should_stop or progress() < 1.0:
-        return model
+    if progress() < 1.0:
+        return None
     final = {f"held_out_{name}": evaluate_loss(loss, model, b) for name, b in checks.items()}
     run.log(step=step, tokens=tokens, seconds=seconds, epochs=packer.epochs(), **final)
     return model

@@ -1,7 +1,0 @@
-"""`python -m dart.train STEP ...`."""
-
-import sys
-
-from dart.train.cli import main
-
-sys.exit(main())
