@@ -16,9 +16,9 @@ cmake -S "$root/csrc" -B "$root/build/fuzz" -G Ninja -DCMAKE_CXX_COMPILER="$comp
   -DDART_SANITIZE=address,undefined
 cmake --build "$root/build/fuzz"
 cd "$root/build/fuzz"
-for target in fuzz_*; do
-  [ -f "$target" ] && [ -x "$target" ] || continue
-  say "$target for $seconds seconds"
-  mkdir -p "corpus/$target"
-  "./$target" -max_total_time="$seconds" -rss_limit_mb=2048 "corpus/$target"
+for target in store trie; do
+  say "fuzz_$target for $seconds seconds"
+  mkdir -p "found/$target"
+  "./fuzz_$target" -max_total_time="$seconds" -max_len=4096 -rss_limit_mb=2048 \
+    "found/$target" "$root/tests/data/fuzz/$target"
 done
