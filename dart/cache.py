@@ -106,14 +106,14 @@ class KVCache(Cache):
         """Key rows a forward of `query_length` rows sees, and the offset of the first."""
         return self.length + query_length, 0
 
-    @property
-    def is_compileable(self) -> bool:
-        """False: transformers must not compile the forward for this cache."""
-        return False
-
     def get_max_length(self, layer_idx: int | None = None) -> int:
         """Rows that fit."""
         return self.capacity
+
+    @property
+    def is_compileable(self) -> bool:
+        """Views of growing length are no static shapes."""
+        return False
 
     get_max_cache_shape = get_max_length  # its name before transformers 5.2x
 

@@ -6,7 +6,7 @@ benchmark and the tests consume this one generator.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -126,5 +126,5 @@ def _finish_reason(
     return "length" if length >= limit else None
 
 
-def _synchronizer(target: TargetModel):
+def _synchronizer(target: TargetModel) -> Callable[[], None] | None:
     return torch.cuda.synchronize if target.device.type == "cuda" else None

@@ -1,0 +1,316 @@
+"""Training of the DART head on a frozen target, with prefix-shared masks.
+
+Knows the head's rows (row i: aux states of token i, embedding of token i + 1, predicts token i +
+2), its loss, its start from the target's own weights and how a run resumes. The head itself is
+`dart.dart_head`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from tqdm import tqdm
+from transformers import Qwen3ForCausalLM
+
+from dart.config import HeadConfig
+from dart.dart_head import DartHead
+from dart.layers import rotary_tables
+from dart.train.dataset import Batch, Packer, Shard
+from dart.train.losses import divergence, position_weighted
+from dart.train.masking import draw_anchors, prediction_rows, training_mask, training_positions
+from dart.train.optim import build_optimizers, rate_factor, set_rates
+from dart.train.run import Run
+from dart.train.target import packed_mask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DartTraining:
+    """Settings of one head run. Exactly one of `steps` and `minutes` is positive."""
+
+    draft_length: int = 7
+    rows: int = 8
+    length: int = 384
+    anchors: int = 96
+    steps: int = 0
+    minutes: float = 0.0
+    matrix_rate: float = 4e-3
+    vector_rate: float = 2e-3
+    weight_decay: float = 0.01
+    clip: float = 0.5
+    decay: float = 0.5
+    own_share: float = 0.75  # share of the tokens that the target wrote itself; the rest is corpus
+    seed: int = 1
+    compile: bool = True
+    eval_every: int = 200
+    save_every: int = 200
+
+    def __post_init__(self) -> None:
+        if (self.steps > 0) == (self.minutes > 0):
+            raise ValueError(
+                f"give either steps or minutes, got steps={self.steps}, minutes={self.minutes}"
+            )
+
+
+def build_head(target: Qwen3ForCausalLM, *, draft_length: int, seed: int) -> DartHead:
+    """Return a head shaped like the target that starts as a weak copy of its last layers.
+
+    Its output matrix is the target's, its residual the target's highest tap, its branches zero.
+    The final norm is applied twice, so each application starts with the root of the target's
+    weight.
+    """
+    config = target.config
+    torch.manual_seed(seed)
+    head = DartHead(
+        HeadConfig(
+            hidden_size=config.hidden_size,
+            target_hidden_size=config.hidden_size,
+            intermediate_size=config.intermediate_size,
+            num_attention_heads=config.num_attention_heads,
+            num_key_value_heads=config.num_key_value_heads,
+            head_dim=config.head_dim,
+            vocab_size=config.vocab_size,
+            draft_vocab_size=config.vocab_size,
+            draft_length=draft_length,
+            max_position_embeddings=config.max_position_embeddings,
+            rope_theta=10000.0,
+            rms_norm_eps=config.rms_norm_eps,
+        )
+    )
+    size = config.hidden_size
+    with torch.no_grad():
+        head.fc.weight.normal_(std=0.02)
+        head.fc.weight[:, 2 * size :] += torch.eye(size)
+        head.midlayer.mask_rep.normal_(std=0.5)
+        head.midlayer.self_attn.o_proj.weight.zero_()
+        head.midlayer.mlp.down_proj.weight.zero_()
+        head.norm.weight.copy_(target.model.norm.weight.clamp(min=1e-3).sqrt())
+        head.lm_head.weight.copy_(target.lm_head.weight)
+    return head
+
+
+def aux_layers(target: Qwen3ForCausalLM) -> tuple[int, int, int]:
+    """Layers whose inputs the head reads."""
+    count = target.config.num_hidden_layers
+    return 2, count // 2, count - 3
+
+
+def predictions(
+    head: DartHead,
+    aux_hidden: torch.Tensor,
+    embeddings: torch.Tensor,
+    positions: torch.Tensor,
+    segments: torch.Tensor,
+    anchors: torch.Tensor,
+) -> torch.Tensor:
+    """Return the head's logits [B, A, P + 1, Vd] behind every anchor, all in one forward.
+
+    aux_hidden     [B, T, 3H]; embeddings  [B, T, H] of each row's next token
+    """
+    block = head.config.draft_length
+    batch, length, _ = aux_hidden.shape
+    count = anchors.shape[1]
+    pairs, residual = head.clean_rows(aux_hidden, embeddings)
+    mask_pairs, mask_residual = head.mask_rows(batch, count * block)
+    pairs = torch.cat([pairs, mask_pairs.to(pairs.dtype)], dim=1)  # [B, T + A*P, 2H]
+    residual = torch.cat([residual, mask_residual.to(residual.dtype)], dim=1)
+    where = training_positions(positions, anchors, block)
+    cos, sin = rotary_tables(head.config, where, pairs.dtype)
+    mask = training_mask(segments, anchors, block)
+    hidden = head.midlayer(pairs, residual, cos[:, None], sin[:, None], mask)
+    size = hidden.shape[-1]
+    first = hidden.gather(1, anchors[:, :, None].expand(-1, -1, size))[:, :, None]  # [B, A, 1, H]
+    later = hidden[:, length:].view(batch, count, block, size)
+    return head.logits(head.norm(torch.cat([first, later], dim=2)))
+
+
+def head_loss(
+    head: DartHead,
+    target: Qwen3ForCausalLM,
+    tokens: torch.Tensor,
+    weights: torch.Tensor,
+    positions: torch.Tensor,
+    segments: torch.Tensor,
+    anchors: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the loss of a batch, which predictions hit the target's argmax, and which count.
+
+    returns    scalar; bool [B, A, P + 1] twice
+    """
+    block = head.config.draft_length
+    with torch.autocast("cpu", torch.bfloat16):
+        with torch.no_grad():
+            output = target.model(
+                input_ids=tokens,
+                attention_mask=packed_mask(segments),
+                position_ids=positions,
+                use_cache=False,
+                output_hidden_states=True,
+            )
+            states = output.hidden_states
+            aux_hidden = torch.cat([states[layer] for layer in aux_layers(target)], dim=-1)
+            embeddings = target.model.embed_tokens(tokens.roll(-1, dims=1))
+            rows, counts = prediction_rows(weights, segments, anchors, block)
+            size = output.last_hidden_state.shape[-1]
+            hidden = output.last_hidden_state.gather(
+                1, rows.flatten(1)[:, :, None].expand(-1, -1, size)
+            ).view(*rows.shape, size)
+            target_logits = functional.linear(hidden, target.lm_head.weight)
+        logits = predictions(head, aux_hidden, embeddings, positions, segments, anchors)
+    loss = position_weighted(divergence(target_logits, logits), counts)
+    return loss, logits.argmax(-1) == target_logits.argmax(-1), counts
+
+
+def train_head(
+    settings: DartTraining,
+    target: Qwen3ForCausalLM,
+    train: dict[str, Shard],
+    held_out: dict[str, Shard],
+    out: Path,
+    *,
+    stop_after: int | None = None,
+) -> DartHead | None:
+    """Train or resume a head in folder `out`; return it, or None if stopped before its end.
+
+    train          pools "own" (the target's continuations) and "corpus"
+    stop_after     end early after this many steps of this call, as a signal would
+    """
+    target.requires_grad_(False)
+    head = build_head(target, draft_length=settings.draft_length, seed=settings.seed)
+    optimizers = build_optimizers(
+        head,
+        matrix_rate=settings.matrix_rate,
+        vector_rate=settings.vector_rate,
+        weight_decay=settings.weight_decay,
+    )
+    packing = {"rows": settings.rows, "length": settings.length, "prompt_weight": 0.0}
+    packer = Packer(train, seed=settings.seed, **packing)
+    mixture = {"own": settings.own_share, "corpus": 1.0 - settings.own_share}
+    anchors_by = torch.Generator().manual_seed(settings.seed)
+    checks = _fixed_batches(held_out, settings, packing)
+    loss = torch.compile(head_loss) if settings.compile else head_loss
+    run = Run(out)
+    run.describe(parameters=sum(p.numel() for p in head.parameters()), **asdict(settings))
+    step, tokens, seconds = 0, 0, 0.0
+    state = run.load()
+    if state is not None:
+        head.load_state_dict(state["head"])
+        for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        packer.load_state_dict(state["packer"])
+        anchors_by.set_state(state["anchors"])
+        step, tokens, seconds = state["step"], state["tokens"], state["seconds"]
+
+    def save() -> None:
+        run.save(
+            {
+                "head": head.state_dict(),
+                "optimizers": [optimizer.state_dict() for optimizer in optimizers],
+                "packer": packer.state_dict(),
+                "anchors": anchors_by.get_state(),
+                "step": step,
+                "tokens": tokens,
+                "seconds": seconds,
+                "settings": asdict(settings),
+            }
+        )
+
+    def progress() -> float:
+        return step / settings.steps if settings.steps else seconds / (60 * settings.minutes)
+
+    def check() -> dict[str, Any]:
+        return evaluate_head(head, target, checks) if checks else {}
+
+    begun = step
+    bar = tqdm(total=1000, initial=min(1000, int(1000 * progress())), desc="dart", unit="permille")
+    last = time.perf_counter()
+    with run, bar:
+        while (
+            progress() < 1.0
+            and not run.should_stop
+            and (stop_after is None or step - begun < stop_after)
+        ):
+            factor = rate_factor(progress(), decay=settings.decay)
+            set_rates(optimizers, factor)
+            batch = packer.next_batch(mixture)
+            anchors = draw_anchors(batch.weights, batch.segments, settings.anchors, anchors_by)
+            value, _, _ = loss(
+                head,
+                target,
+                batch.tokens,
+                batch.weights,
+                batch.positions,
+                batch.segments,
+                anchors,
+            )
+            value.backward()
+            norm = nn.utils.clip_grad_norm_(head.parameters(), settings.clip)
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+            step += 1
+            tokens += int((batch.segments >= 0).sum())
+            now = time.perf_counter()
+            seconds, elapsed, last = seconds + now - last, now - last, now
+            bar.update(min(1000, int(1000 * progress())) - bar.n)
+            bar.set_postfix(step=step, loss=f"{value.item():.3f}", seconds=f"{elapsed:.2f}")
+            if step % 10 == 0:
+                left = seconds * (1 / max(progress(), 1e-6) - 1) / 60
+                run.log(
+                    step=step,
+                    loss=value.item(),
+                    norm=norm.item(),
+                    rate=factor,
+                    tokens=tokens,
+                    seconds=seconds,
+                )
+                run.status(
+                    f"dart step {step} loss {value.item():.3f} progress {progress():.3f}, "
+                    f"{left:.0f} min left"
+                )
+            if step % settings.eval_every == 0:
+                run.log(step=step, tokens=tokens, **check())
+            if step % settings.save_every == 0:
+                save()
+    save()
+    if progress() < 1.0:
+        return None
+    run.log(step=step, tokens=tokens, seconds=seconds, epochs=packer.epochs(), **check())
+    return head
+
+
+def _fixed_batches(
+    held_out: dict[str, Shard], settings: DartTraining, packing: dict[str, Any]
+) -> list[tuple[Batch, torch.Tensor]]:
+    if not any(len(shard) for shard in held_out.values()):
+        return []
+    packer = Packer(held_out, seed=0, **packing)
+    generator = torch.Generator().manual_seed(0)
+    batches = []
+    for _ in range(3):
+        batch = packer.next_batch(dict.fromkeys(held_out, 1.0))
+        anchors = draw_anchors(batch.weights, batch.segments, settings.anchors, generator)
+        batches.append((batch, anchors))
+    return batches
+
+
+@torch.no_grad()
+def evaluate_head(
+    head: DartHead, target: Qwen3ForCausalLM, batches: list[tuple[Batch, torch.Tensor]]
+) -> dict[str, Any]:
+    """Return the loss and the accuracy by position on fixed batches."""
+    total, hits, counted = 0.0, 0.0, 0.0
+    for batch, anchors in batches:
+        value, hit, counts = head_loss(
+            head, target, batch.tokens, batch.weights, batch.positions, batch.segments, anchors
+        )
+        total += float(value) / len(batches)
+        hits = hits + (hit & counts).sum((0, 1))
+        counted = counted + counts.sum((0, 1))
+    accuracy = [round(float(value), 4) for value in hits / counted]
+    return {"held_out_loss": total, "held_out_accuracy": accuracy}

@@ -1,0 +1,25 @@
+"""The head's loss: position-weighted divergence from the target."""
+
+from __future__ import annotations
+
+import torch
+
+GAMMA = 0.6  # weight of a position relative to the one before it; arXiv 2601.19278
+
+
+def divergence(target_logits: torch.Tensor, draft_logits: torch.Tensor) -> torch.Tensor:
+    """Return KL(target || draft) of each row: [.., V] and [.., V] -> float32 [..]."""
+    target = target_logits.float().log_softmax(-1)
+    draft = draft_logits.float().log_softmax(-1)
+    return (target.exp() * (target - draft)).sum(-1)
+
+
+def position_weighted(
+    divergences: torch.Tensor, counts: torch.Tensor, gamma: float = GAMMA
+) -> torch.Tensor:
+    """Return sum_t gamma^(t-1) KL_t, averaged over the anchors that count.
+
+    divergences, counts     [B, A, P + 1]
+    """
+    weights = gamma ** torch.arange(divergences.shape[-1]) * counts
+    return (divergences * weights).sum() / counts[..., 0].sum().clamp(min=1)

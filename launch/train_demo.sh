@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Makes assets/demo from nothing: corpus, tokenizer, target, DART head, n-gram store, model card.
+# Needs no network and no GPU; about two hours on two cores. Ctrl-C writes a checkpoint, the same
+# command goes on from it.
+#
+#   bash launch/train_demo.sh [RUN_FOLDER] [ASSETS_FOLDER]     default: runs/demo assets/demo
+#
+#   TARGET_MINUTES, HEAD_MINUTES     lengths of the two training runs
+#   CONTINUATION_TOKENS              tokens that the target writes for its head to learn from
+set -euo pipefail
+. "$(dirname -- "${BASH_SOURCE[0]}")/env.sh"
+
+cd "$root"
+run=${1:-runs/demo}
+assets=${2:-assets/demo}
+
+setup_environment
+train() {
+  say "dart train $*"
+  "$python" -m dart train "$@"
+}
+
+[ -f "$run/corpus/sources.json" ] || train corpus --out "$run" --seed 1
+[ -f "$run/tokens.json" ] || train tokenizer --out "$run" --seed 1 --vocab-size 4096
+[ -d "$run/target" ] || train target --out "$run" --seed 1 --minutes "${TARGET_MINUTES:-76}"
+[ -f "$run/own.npz" ] ||
+  train continuations --out "$run" --seed 1 --tokens "${CONTINUATION_TOKENS:-600000}"
+[ -d "$run/dart" ] || train dart --out "$run" --seed 1 --minutes "${HEAD_MINUTES:-15}"
+[ -f "$run/ngram.json" ] || train ngram --out "$run" --order 4
+[ -f "$run/rates.json" ] || train evaluate --out "$run" --seed 1
+train assets --out "$run" --seed 1 --assets "$assets"
