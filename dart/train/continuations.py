@@ -19,7 +19,7 @@ class MostEnded(StoppingCriteria):
     def __init__(self, prompt_length: int, eos_token_id: int, share: float) -> None:
         self.prompt_length, self.eos_token_id, self.share = prompt_length, eos_token_id, share
 
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> Any:
         """Tell, for every row of the batch, whether to stop."""
         if input_ids.shape[1] % 8:
             return torch.zeros(len(input_ids), dtype=torch.bool)
@@ -29,8 +29,8 @@ class MostEnded(StoppingCriteria):
 
 @torch.inference_mode()
 def generate_batch(
-    model: Qwen3ForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
+    model: Any,
+    tokenizer: Any,
     prompts: Sequence[str],
     *,
     max_new_tokens: int,
