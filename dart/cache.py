@@ -20,8 +20,6 @@ class KVCache(Cache):
     rows of rejected draft nodes are simply overwritten by the next forward.
     """
 
-    is_compileable = False
-
     def __init__(self, capacity: int, layer_devices: Sequence[torch.device]) -> None:
         # Cache.__init__ builds per-layer objects; this cache has none and overrides all it serves.
         self.layers = []
@@ -108,9 +106,14 @@ class KVCache(Cache):
         """Key rows a forward of `query_length` rows sees, and the offset of the first."""
         return self.length + query_length, 0
 
-    def get_max_length(self, layer_idx: int = 0) -> int:
+    def get_max_length(self, layer_idx: int | None = None) -> int:
         """Rows that fit."""
         return self.capacity
+
+    @property
+    def is_compileable(self) -> bool:
+        """Views of growing length are no static shapes."""
+        return False
 
     get_max_cache_shape = get_max_length  # its name before transformers 5.2x
 

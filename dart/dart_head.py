@@ -45,6 +45,8 @@ class DartHead(nn.Module):
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.lm_head = nn.Linear(config.hidden_size, config.draft_vocab_size, bias=False)
         self.register_buffer("draft_to_target", torch.arange(config.draft_vocab_size))
+        # Counted now: layers packed for the CPU no longer show theirs.
+        self.num_parameters = sum(each.numel() for each in self.parameters())
 
     def clean_rows(
         self, aux_hidden: torch.Tensor, embeddings: torch.Tensor

@@ -6,7 +6,7 @@ benchmark and the tests consume this one generator.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,7 +46,7 @@ class Step:
 @torch.inference_mode()
 def generate(
     target: TargetModel, drafter: Drafter, prompt_ids: list[int], config: GenerationConfig
-) -> Iterator[Step]:
+) -> Generator[Step, None, None]:
     """Yield the target's own text, step by step; one target forward a step.
 
     The tokens are those that `target` alone would produce with the same seed: each is drawn from
@@ -126,5 +126,5 @@ def _finish_reason(
     return "length" if length >= limit else None
 
 
-def _synchronizer(target: TargetModel):
+def _synchronizer(target: TargetModel) -> Callable[[], None] | None:
     return torch.cuda.synchronize if target.device.type == "cuda" else None

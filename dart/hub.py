@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from dart.errors import CheckpointError, ConfigError, HubError
@@ -15,7 +14,7 @@ def resolve(
     name_or_path: str | os.PathLike[str],
     *,
     hub: str = "huggingface",
-    patterns: Sequence[str] | None = None,
+    patterns: list[str] | None = None,
 ) -> Path:
     """A local folder (or file) for a path or a hub id such as "Qwen/Qwen3-4B".
 
@@ -38,28 +37,28 @@ def resolve(
     return Path(download(name, patterns))
 
 
-def _from_huggingface(name: str, patterns: Sequence[str] | None) -> str:
+def _from_huggingface(name: str, patterns: list[str] | None) -> str:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return snapshot_download(name, allow_patterns=patterns)
+        return snapshot_download(name, allow_patterns=list(patterns) if patterns else None)
     except HFValidationError as error:
         raise CheckpointError(f"{name} is neither a folder nor a valid hub id: {error}") from error
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         raise HubError(_advice(name, "Hugging Face", error)) from error
 
 
-def _from_modelscope(name: str, patterns: Sequence[str] | None) -> str:
+def _from_modelscope(name: str, patterns: list[str] | None) -> str:
     try:
-        from modelscope import snapshot_download
+        from modelscope import snapshot_download  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise HubError(
             "--hub modelscope needs the package 'modelscope'; pip install modelscope, or use "
             "--hub huggingface."
         ) from error
     try:
-        return snapshot_download(name, allow_patterns=list(patterns) if patterns else None)
+        return snapshot_download(name, allow_patterns=patterns)
     except Exception as error:
         raise HubError(_advice(name, "ModelScope", error)) from error
 

@@ -42,12 +42,14 @@ class TargetModel:
         self.model = model
         _refuse_unsupported(model)
         self.layers: nn.ModuleList = model.base_model.layers
-        self.embedding: nn.Module = model.get_input_embeddings()
+        self.embedding: nn.Embedding = model.get_input_embeddings()
         config = model.config
         self.hidden_size: int = config.hidden_size
         self.vocab_size: int = self.embedding.weight.shape[0]
         self.max_positions: int = config.max_position_embeddings
         self.eos_token_ids = _eos_token_ids(model)
+        # Counted now: layers packed for the CPU no longer show theirs.
+        self.num_parameters: int = sum(each.numel() for each in model.parameters())
         self._takes_logits_to_keep = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     @property

@@ -5,8 +5,11 @@ set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/env.sh"
 
 seconds=${1:-60}
-compiler=${CXX:-clang++}
-command -v "$compiler" >/dev/null || fail "libFuzzer comes with clang, and $compiler is not installed."
+# Debian names the compiler with its version.
+for compiler in "${CXX:-clang++}" clang++-{22..14}; do
+  command -v "$compiler" >/dev/null && break
+done
+command -v "$compiler" >/dev/null || fail "libFuzzer comes with clang, which is not installed."
 
 setup_environment
 export PATH=$venv/bin:$PATH
@@ -20,5 +23,6 @@ for target in fuzz_*; do
   [ -f "$target" ] && [ -x "$target" ] || continue
   say "$target for $seconds seconds"
   mkdir -p "corpus/$target"
-  "./$target" -max_total_time="$seconds" -rss_limit_mb=2048 "corpus/$target"
+  "./$target" -max_total_time="$seconds" -max_len=4096 -rss_limit_mb=2048 -print_final_stats=1 \
+    "corpus/$target" "$root/tests/data/fuzz/${target#fuzz_}"
 done

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ PROMPT = "w5 w9 w33 w12 w5 w9"
 
 def save_checkpoints(architecture: str, tokenizer: Path, folder: Path) -> list[str]:
     """A random target, a random head that fits it and a store of its own text; their flags."""
-    model = tiny_model(architecture, vocab_size=VOCABULARY, eos_token_id=2)
+    model: Any = tiny_model(architecture, vocab_size=VOCABULARY, eos_token_id=2)
     model.save_pretrained(folder / "target")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(tokenizer / name, folder / "target")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from pathlib import Path
@@ -135,10 +136,8 @@ def test_saving_and_loading_gives_the_same_head(
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_the_head_takes_the_targets_dtype(folder, recorded_target, dtype) -> None:
     """Mixed dtypes fail at the first multiplication."""
-    recorded_target.model.to(dtype)
-    try:
-        head = load_dart_head(folder, recorded_target)
-        assert head.fc.weight.dtype == dtype
-        assert head.draft_to_target.dtype == torch.int64
-    finally:
-        recorded_target.model.float()
+    # A copy: there and back again would leave the shared model's weights rounded.
+    target = TargetModel(copy.deepcopy(recorded_target.model).to(dtype))
+    head = load_dart_head(folder, target)
+    assert head.fc.weight.dtype == dtype
+    assert head.draft_to_target.dtype == torch.int64

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dart import TEMPLATE_REGISTRY, DartModel, dart_generate
-from dart.errors import CheckpointError, ConfigError
+from dart.errors import CheckpointError, ConfigError, DeviceError
 from tests.conftest import ARCHITECTURES, tiny_model
 
 
@@ -109,3 +109,25 @@ def test_half_precision_runs(conformance, dtype) -> None:
         conformance / "target", conformance / "dart_head", torch_dtype=dtype
     )
     assert model.dart_generate([[5, 9, 33]], max_new_token_num=16).shape[1] <= 19
+
+
+def test_out_of_memory_is_one_clear_error_and_the_model_lives_on(model, monkeypatch) -> None:
+    """A long prompt on a full GPU must not take the server down."""
+
+    def run_out(*args, **kwargs):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(model.target, "forward_tree", run_out)
+        with pytest.raises(DeviceError, match=r"ran out of memory.*20\.00 GiB.*smaller"):
+            list(model.stream([5, 9, 33]))
+    assert list(model.stream([5, 9, 33], max_new_token_num=4))
+
+
+def test_a_device_that_is_not_there_is_named(model) -> None:
+    """And the model stays where it was."""
+    if torch.cuda.device_count() > 7:
+        pytest.skip("this machine has that device")
+    with pytest.raises(DeviceError, match="cannot be moved to cuda:7"):
+        model.to("cuda:7")
+    assert list(model.stream([5, 9, 33], max_new_token_num=4))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 from torch import nn
@@ -23,8 +21,8 @@ def test_results_are_torchs(width, has_bias, rows) -> None:
     """A wrong layout, or another layer's share of a joint product, would give another model."""
     torch.manual_seed(0)
     sizes = {"q_proj": 2 * width, "k_proj": 24, "v_proj": width, "gate_proj": 7, "alone": width}
-    model = nn.ModuleDict({n: nn.Linear(width, size, bias=has_bias) for n, size in sizes.items()})
-    plain = copy.deepcopy(model)
+    plain = {n: nn.Linear(width, size, bias=has_bias) for n, size in sizes.items()}
+    model = nn.ModuleDict(plain)
     pack_linears(model)
     first, second = torch.randn(1, rows, width), torch.randn(1, rows, width)
     for name in ("q_proj", "k_proj", "v_proj", "v_proj", "q_proj", "gate_proj", "alone"):
@@ -33,20 +31,23 @@ def test_results_are_torchs(width, has_bias, rows) -> None:
             assert torch.allclose(model[name](states), plain[name](states), atol=1e-4)
     unpack_linears(model)
     for name in sizes:
-        assert torch.equal(model[name].weight, plain[name].weight)
-        assert torch.equal(model[name](first), plain[name](first))
+        again = model[name]
+        assert type(again) is nn.Linear
+        assert torch.equal(again.weight, plain[name].weight)
+        assert torch.equal(again(first), plain[name](first))
 
 
 def test_a_model_survives_packing_and_unpacking() -> None:
     """`.to(device)` unpacks first; tied weights must still be tied."""
-    model = nn.Sequential(nn.Embedding(20, 8), nn.Linear(8, 20, bias=False))
-    model[1].weight = model[0].weight
+    embedding, linear = nn.Embedding(20, 8), nn.Linear(8, 20, bias=False)
+    linear.weight = embedding.weight
+    model = nn.Sequential(embedding, linear)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     pack_linears(model)
     assert isinstance(model[1], PackedLinear)
     unpack_linears(model)
     assert type(model[1]) is nn.Linear
-    assert model[1].weight is model[0].weight
+    assert model[1].weight is embedding.weight
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, before[name])
 

@@ -61,14 +61,8 @@ def test_the_same_seed_and_position_give_the_same_token_whatever_the_batch() -> 
     torch.manual_seed(0)
     logits = torch.randn(12, 3000)
     positions = [40, 41, 41, 42, 42, 42, 43, 44, 45, 46, 47, 48]
-    for settings in (
-        {},
-        {"top_p": 0.9},
-        {"top_k": 50},
-        {"top_k": 2000},
-        {"top_p": 0.5, "top_k": 7},
-    ):
-        sampler = Sampler(SamplingConfig(temperature=0.9, seed=3, **settings))
+    for top_p, top_k in ((1.0, 0), (0.9, 0), (1.0, 50), (1.0, 2000), (0.5, 7)):
+        sampler = Sampler(SamplingConfig(temperature=0.9, seed=3, top_p=top_p, top_k=top_k))
         together = sampler.choose(logits, positions).tolist()
         alone = [
             int(sampler.choose(logits[i : i + 1], positions[i : i + 1])) for i in range(len(logits))

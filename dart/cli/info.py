@@ -79,20 +79,15 @@ def sizes(model: DartModel) -> dict[str, Any]:
         "class": type(target.model).__name__,
         "device": str(model.device),
         "dtype": str(target.dtype).removeprefix("torch."),
-        "parameters": _parameters(target.model),
+        "parameters": target.num_parameters,
         "layers": len(target.layers),
         "hidden_size": target.hidden_size,
         "vocab_size": target.vocab_size,
         "context": target.max_positions,
         "decoders": list(model.decoders),
-        "dart_head_parameters": _parameters(model.dart_head),
-        "eagle3_head_parameters": _parameters(getattr(model, "eagle3_head", None)),
+        "dart_head_parameters": getattr(model.dart_head, "num_parameters", None),
         "ngram_store": None if store is None else describe(store),
     }
-
-
-def _parameters(module: Any) -> int | None:
-    return None if module is None else sum(p.numel() for p in module.parameters())
 
 
 def _has_demo() -> bool:

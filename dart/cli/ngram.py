@@ -62,7 +62,7 @@ def _build(args: argparse.Namespace) -> int:
     missing = [name for name in args.input if not Path(name).is_file()]
     if missing:
         raise ConfigError(f"--input {missing[0]} is no file.")
-    folder = resolve(args.tokenizer, hub=args.hub, patterns=("tokenizer*", "*.json", "*.txt"))
+    folder = resolve(args.tokenizer, hub=args.hub, patterns=["tokenizer*", "*.json", "*.txt"])
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from dart.text import encode_chat
 
 DECODERS = ("dart", "eagle3", "baseline")
 DEMO = Path(__file__).resolve().parents[2] / "assets" / "demo"
-_HEAD_FILES = ("config.json", "*.safetensors", "pytorch_model.bin")
+_HEAD_FILES = ["config.json", "*.safetensors", "pytorch_model.bin"]
 _TREE_SIZE = {"cpu": 20}  # a CPU pays for every node (notes in README); elsewhere TreeConfig's
 
 
@@ -109,7 +109,7 @@ class DartModel:
             self.dart_head = load_dart_head(head, target)
         if ngram_model_name_or_path is not None:
             wanted = "small.trie" if is_small_ngram else "full.trie"
-            path = resolve(ngram_model_name_or_path, hub=hub, patterns=(wanted, "*.ngram"))
+            path = resolve(ngram_model_name_or_path, hub=hub, patterns=[wanted, "*.ngram"])
             self.store = open_or_import(path, trie_name=wanted)
         for module in self._modules():
             pack_linears(module)
@@ -198,7 +198,7 @@ class DartModel:
         max_new_token_num: int = 512,
         max_length: int | None = None,
         tree_size: int | None = None,
-    ) -> Iterator[Step]:
+    ) -> Generator[Step, None, None]:
         """Decode, yielding one Step a target forward; the first one is the prefill's.
 
         input_ids  LongTensor [1, T] or [T], or a list of ids

@@ -1,0 +1,1 @@
+"""The Gradio app: a chat with the decoders of `dart`, and what they did shown while they do it."""

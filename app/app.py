@@ -1,0 +1,75 @@
+"""Start the app: `python app/app.py`, with upstream's flags; without any, the embedded demo."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+# The package `app` and an uninstalled `dart` are both found from the repository, wherever the
+# command is given. In front of the script's own folder, where `app` would mean this file.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags."""
+    from dart.cli.common import Parser, add_model_arguments
+
+    flags = Parser(prog="app/app.py", description=__doc__)
+    add_model_arguments(flags)
+    chat = flags.add_argument_group("chat")
+    chat.add_argument(
+        "--template-name", metavar="NAME", help="chat template (default: the tokenizer's own)"
+    )
+    chat.add_argument("--max-new-tokens", type=int, default=256, metavar="N", help="at first")
+    chat.add_argument("--max-length", type=int, metavar="N", help="prompt and new tokens together")
+    chat.add_argument(
+        "--compare-eagle3",
+        action="store_true",
+        help="offer EAGLE3 as well (needs --eagle3-model-name-or-path, or the demo)",
+    )
+    page = flags.add_argument_group("page")
+    page.add_argument("--server-port", type=int, metavar="PORT", help="default: 7860 or a free one")
+    page.add_argument("--listen", action="store_true", help="be reachable from other machines too")
+    page.add_argument("--share", action="store_true", help="a public link through Gradio's servers")
+    page.add_argument("--hz", type=float, default=20.0, help="page updates a second (default: 20)")
+    return flags
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until interrupted; the exit code."""
+    flags = parser()
+    args = flags.parse_args(argv)
+    if not 1 <= args.hz <= 60:
+        flags.error(f"--hz is {args.hz}; expected 1 to 60")
+    if args.max_new_tokens < 1:
+        flags.error(f"--max-new-tokens is {args.max_new_tokens}; expected at least 1")
+    # Both packages read these when they are imported.
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+    from app.engine import Engine
+    from app.layout import build_ui, launch_options
+    from app.loading import load
+
+    engine = Engine(partial(load, args))
+    engine.load()
+    demo = build_ui(engine, max_new_tokens=args.max_new_tokens, hz=args.hz)
+    try:
+        demo.launch(
+            server_name="0.0.0.0" if args.listen else "127.0.0.1",
+            server_port=args.server_port,
+            share=args.share,
+            **launch_options(),
+        )
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - a command's last words
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

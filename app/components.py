@@ -1,0 +1,40 @@
+"""Our own parts of the page: a fixed skeleton each, filled in by the script of the same name.
+
+The value is data and reaches the page through `textContent` only. Nothing of it may appear in a
+template: Gradio evaluates rendered templates as code. Functions rather than subclasses of gr.HTML,
+for which Gradio would write a stub file next to this one at every start.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+STATIC = Path(__file__).parent / "static"
+
+
+def chat_pane(value: dict[str, Any], **options: Any) -> gr.HTML:
+    """The conversation; value as Conversation.chat_view gives it; fires `example`."""
+    return _panel("chat", value, options)
+
+
+def metrics_strip(value: dict[str, Any], **options: Any) -> gr.HTML:
+    """The numbers of one run; value as views.metrics gives it."""
+    return _panel("metrics", value, options)
+
+
+def status_bar(value: dict[str, Any], **options: Any) -> gr.HTML:
+    """Name, model, device and how loading goes; value as layout.status_view gives it."""
+    return _panel("status", value, options)
+
+
+def _panel(name: str, value: dict[str, Any], options: dict[str, Any]) -> gr.HTML:
+    return gr.HTML(
+        value,
+        html_template=f'<div class="dart-{name}"></div>',
+        js_on_load=(STATIC / f"{name}.js").read_text("utf-8"),
+        apply_default_css=False,
+        **options,
+    )

@@ -1,0 +1,98 @@
+"""What a visitor chose for a run, checked for kind; the ranges are the engine's to check."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dart.errors import ConfigError
+
+DECODER_LABELS = {"dart": "DART", "eagle3": "EAGLE3", "baseline": "Baseline"}
+MAX_PROMPT_CHARS = 16_000  # Gradio sets no limit of its own on what a client may send
+
+
+def check_length(prompt: str) -> None:
+    """ConfigError for a prompt nobody would type."""
+    if len(prompt) > MAX_PROMPT_CHARS:
+        raise ConfigError(
+            f"The prompt has {len(prompt):,} characters; at most {MAX_PROMPT_CHARS:,} are taken. "
+            "Shorten it."
+        )
+
+
+def check_prompt(prompt: str) -> str:
+    """The prompt without surrounding blanks; ConfigError where it cannot be one."""
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise ConfigError("The prompt is empty: write something first.")
+    check_length(prompt)
+    return prompt.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to decode. `tree_size` None lets the model choose by device."""
+
+    decoder: str = "dart"
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int = 0
+    tree_size: int | None = None
+    max_tokens: int = 256
+
+    @classmethod
+    def from_form(
+        cls,
+        decoder: Any,
+        temperature: Any,
+        top_p: Any,
+        top_k: Any,
+        seed: Any,
+        tree_size: Any,
+        max_tokens: Any,
+    ) -> Settings:
+        """The form's raw values, in its order; a cleared field arrives as None."""
+        return cls(
+            decoder=str(decoder),
+            temperature=_number("temperature", temperature),
+            top_p=_number("top-p", top_p),
+            top_k=_integer("top-k", top_k),
+            seed=_integer("seed", seed),
+            tree_size=_integer("tree size", tree_size) or None,
+            max_tokens=_integer("max tokens", max_tokens),
+        )
+
+    @property
+    def label(self) -> str:
+        """The decoder's name as people read it."""
+        return DECODER_LABELS.get(self.decoder, self.decoder)
+
+    def same_text_as(self, other: Settings) -> bool:
+        """Whether both must give the same text: drafting differs at the most."""
+        irrelevant = {"decoder": "", "tree_size": None}
+        return {**asdict(self), **irrelevant} == {**asdict(other), **irrelevant}
+
+    def stream_options(self) -> dict[str, Any]:
+        """Keyword arguments of `DartModel.stream`."""
+        return {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "top_k": self.top_k,
+            "seed": self.seed,
+            "max_new_token_num": self.max_tokens,
+            "tree_size": self.tree_size,
+        }
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ConfigError(f"{name} is {value!r}; expected a number.")
+    return float(value)
+
+
+def _integer(name: str, value: Any) -> int:
+    number = _number(name, value)
+    if number != int(number):
+        raise ConfigError(f"{name} is {value!r}; expected a whole number.")
+    return int(number)
