@@ -13,7 +13,7 @@ from transformers import Qwen3ForCausalLM
 
 from dart.cache import KVCache
 from dart.train import corpus, pairs, synthetic
-from dart.train.continuations import generate_batch
+from dart.train.continuations import continuations, generate_batch
 from dart.train.dart import (
     DartTraining,
     aux_layers,
@@ -419,6 +419,23 @@ class TestAnswers:
             if parameter.ndim == 2:
                 torch.nn.init.normal_(parameter, std=0.2)
         prompts = ["Write it.", "Write a Python function to reverse a string."]
-        together = generate_batch(model, tokenizer, prompts, max_new_tokens=8)
-        alone = [generate_batch(model, tokenizer, [p], max_new_tokens=8)[0] for p in prompts]
-        assert together == alone
+
+        def generate(some):
+            return generate_batch(model, tokenizer, some, max_new_tokens=8, temperature=0.0)
+
+        together = generate(prompts)
+        assert together == [generate([prompt])[0] for prompt in prompts]
+        # Three texts in two slots, each with a position of its own, say the same.
+        documents = continuations(
+            model,
+            tokenizer,
+            [*prompts, prompts[0]],
+            tokens=24,
+            seed=0,
+            slots=2,
+            max_new_tokens=8,
+            temperatures=(0.0,),
+            dtype=torch.float32,
+        )
+        expected = {(*prompt, *answer) for prompt, answer in together}
+        assert {tuple(ids) for ids, _ in documents} == expected

@@ -36,7 +36,9 @@ INTERRUPTED = 130  # exit status of a run that was stopped and can be resumed
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one step of the training; return the exit status."""
-    parser = argparse.ArgumentParser(prog="dart train", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="dart train", description="Train a target model or a draft head."
+    )
     add_steps(parser)
     args = parser.parse_args(argv)
     if args.threads:

@@ -19,6 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from packaging.requirements import Requirement
@@ -88,7 +89,8 @@ def iter_packages() -> Iterator[tuple[Package, list[Path]]]:
     ]
     version = sysconfig.get_python_version()
     yield Package(name="python", version=version, licence="PSF-2.0", files=len(files)), files
-    pending, seen = list(ROOT_PACKAGES), set[str]()
+    pending: list[str] = list(ROOT_PACKAGES)
+    seen: set[str] = set()
     while pending:
         name = re.sub(r"[-_.]+", "-", pending.pop(0)).lower()
         if name in seen:
@@ -113,7 +115,7 @@ def iter_packages() -> Iterator[tuple[Package, list[Path]]]:
 
 
 def _describe(name: str, distribution: importlib.metadata.Distribution, files: int) -> Package:
-    metadata = distribution.metadata
+    metadata: Any = distribution.metadata
     licence = metadata.get("License-Expression") or metadata.get("License") or ""
     licence = licence.strip().splitlines()[0] if licence.strip() else ""
     if not licence or len(licence) > 60:

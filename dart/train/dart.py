@@ -72,7 +72,7 @@ def build_head(target: Qwen3ForCausalLM, *, draft_length: int, seed: int) -> Dar
             target_hidden_size=config.hidden_size,
             intermediate_size=config.intermediate_size,
             num_attention_heads=config.num_attention_heads,
-            num_key_value_heads=config.num_key_value_heads,
+            num_key_value_heads=config.num_key_value_heads or config.num_attention_heads,
             head_dim=config.head_dim,
             vocab_size=config.vocab_size,
             draft_vocab_size=config.vocab_size,
@@ -304,7 +304,9 @@ def evaluate_head(
     head: DartHead, target: Qwen3ForCausalLM, batches: list[tuple[Batch, torch.Tensor]]
 ) -> dict[str, Any]:
     """Return the loss and the accuracy by position on fixed batches."""
-    total, hits, counted = 0.0, 0.0, 0.0
+    total = 0.0
+    hits = torch.zeros(head.config.draft_length + 1)
+    counted = torch.zeros_like(hits)
     for batch, anchors in batches:
         value, hit, counts = head_loss(
             head, target, batch.tokens, batch.weights, batch.positions, batch.segments, anchors

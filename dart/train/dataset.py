@@ -65,7 +65,8 @@ def encode(
     two_turn_share  this share of the chat pairs is followed by another one in the same document,
                     so that the second turn of a conversation is nothing new
     """
-    end_of_text, im_end = tokenizer.convert_tokens_to_ids([END_OF_TEXT, IM_END])
+    end_of_text = tokenizer.convert_tokens_to_ids(END_OF_TEXT)
+    im_end = tokenizer.convert_tokens_to_ids(IM_END)
     found: dict[str, list[tuple[list[int], int]]] = {pool: [] for pool in POOLS}
     for begin in range(0, len(documents), 1000):
         block = documents[begin : begin + 1000]

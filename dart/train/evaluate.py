@@ -64,7 +64,7 @@ def code_of(text: str) -> str | None:
 
 def judge(prompt: str, tokens: Sequence[int], tokenizer: PreTrainedTokenizerFast) -> Answer:
     """Judge one answer given as token ids, EOS included where it ended."""
-    text = tokenizer.decode(list(tokens), skip_special_tokens=True)
+    text = str(tokenizer.decode(list(tokens), skip_special_tokens=True))
     valid: bool | None = None
     if asks_for_code(prompt):
         code = code_of(text)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -67,8 +68,8 @@ def build_target(
     settings: TargetTraining, vocab_size: int, tokenizer: PreTrainedTokenizerFast | None
 ) -> Qwen3ForCausalLM:
     """Return an untrained target; residual branches start at zero."""
-    eos = tokenizer.eos_token_id if tokenizer else None
-    pad = tokenizer.pad_token_id if tokenizer else None
+    eos: Any = tokenizer.eos_token_id if tokenizer else None
+    pad: Any = tokenizer.pad_token_id if tokenizer else None
     config = Qwen3Config(
         vocab_size=vocab_size,
         hidden_size=settings.hidden_size,
@@ -79,15 +80,16 @@ def build_target(
         head_dim=settings.head_dim,
         tie_word_embeddings=True,
         max_position_embeddings=settings.max_positions,
-        rope_theta=10000.0,
-        attn_implementation="sdpa",
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
         bos_token_id=None,
         eos_token_id=eos,
         pad_token_id=pad,
     )
     torch.manual_seed(settings.seed)
+    config._attn_implementation = "sdpa"
     model = Qwen3ForCausalLM(config)
-    for layer in model.model.layers:
+    layers: Any = model.model.layers
+    for layer in layers:
         nn.init.zeros_(layer.self_attn.o_proj.weight)
         nn.init.zeros_(layer.mlp.down_proj.weight)
     if tokenizer:
