@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conformance import CONFORMANCE, load_json, load_sequences
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.ngram import Counts, count_ngrams, probability, read_trie, write_trie
 
 from dart import ngram
 from dart.errors import CheckpointError, ConfigError, NgramFormatError
+from tests.conformance import CONFORMANCE, load_json, load_sequences
+from tests.reference.ngram import Counts, count_ngrams, probability, read_trie, write_trie
 
 QUERIES = load_json("ngram/ngram_queries.json")["queries"]
 TRIES = sorted(path.name for path in (CONFORMANCE / "ngram").glob("*.trie"))

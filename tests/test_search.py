@@ -3,16 +3,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conformance import CONFORMANCE, load_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import ngram as reference_ngram
-from reference import search as reference_search
 
 from dart import ngram
 from dart.errors import ConfigError
 from dart.search import default_weights, search_tree
 from dart.tree import DraftTree
+from tests.conformance import CONFORMANCE, load_json
+from tests.reference import ngram as reference_ngram
+from tests.reference import search as reference_search
 
 SUITE = load_json("search_cases.json")
 
