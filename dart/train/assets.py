@@ -161,7 +161,8 @@ corpus and the target's own answers.
 
 Shares of answers that end by themselves within 300 tokens; whose code fence is closed and parses
 (of those that ask for code); that loop (one period repeated over 24 tokens and four times); and
-that are good in all three ways.
+that are good in all three ways. The examples ask for utilities that the target was trained on in
+other forms; half of the held-out prompts are synthetic.
 
 | prompts | answers | ended | valid code | loops | good | tokens |
 |---|---|---|---|---|---|---|
