@@ -155,7 +155,7 @@ Held-out loss {head_end["held_out_loss"]:.3f}; top-1 agreement with the target a
 ## N-gram store
 
 Order {ngram["order"]}, {ngram["nodes"]:,} nodes, {ngram["bytes"]:,} bytes, counted on the training
-corpus and the target's own answers.
+documents of the pools {", ".join(ngram["pools"])} (own: the target's own answers).
 
 ## How good it is
 

@@ -85,6 +85,12 @@ def add_steps(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--no-compile", action="store_true")
     sub = step("ngram", run_ngram, "count n-grams of the corpus and of the target's own answers")
     sub.add_argument("--order", type=int, default=4)
+    sub.add_argument(
+        "--pools",
+        nargs="+",
+        default=["synthetic", "short", "own"],
+        help="what is counted: synthetic, short, long, plain, own",
+    )
     sub = step("evaluate", run_evaluate, "measure how often answers parse, end and loop, and tau")
     sub.add_argument("--prompts", type=int, default=200, help="held-out prompts")
     sub = step("assets", run_assets, "write the model, prompts and model card into a folder")
@@ -246,13 +252,16 @@ def run_ngram(args: argparse.Namespace) -> int:
 
     folder = args.out / "ngram"
     folder.mkdir(parents=True, exist_ok=True)
-    shards = [
-        *load_shards(args.out / "train.npz").values(),
-        load_shards(args.out / "own.npz")["own"],
-    ]
+    pools = load_shards(args.out / "train.npz") | load_shards(args.out / "own.npz")
+    shards = [pools[name] for name in args.pools]
     sequences = (shard.document(index) for shard in shards for index in range(len(shard)))
     store = build(tqdm(sequences, desc="n-grams"), args.order, folder / "demo.ngram")
-    report = {"order": store.order, "nodes": store.num_nodes, "bytes": store.num_bytes}
+    report = {
+        "pools": args.pools,
+        "order": store.order,
+        "nodes": store.num_nodes,
+        "bytes": store.num_bytes,
+    }
     (args.out / "ngram.json").write_text(json.dumps(report) + "\n", encoding="utf-8")
     return 0
 
