@@ -21,6 +21,6 @@ format: build
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format . && $(BIN)/clang-format -i $(CPP)
 
 cpp-test: build  ## C++ tests under AddressSanitizer and UBSan
-	PATH=$(CURDIR)/$(BIN):$$PATH cmake -S csrc -B build/sanitized -G Ninja -DCMAKE_BUILD_TYPE=Debug \
+	PATH=$(CURDIR)/$(BIN):$$PATH cmake -S csrc -B build/sanitized -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
 	  -DDART_BUILD_PYTHON=OFF -DDART_BUILD_TESTS=ON -DDART_WERROR=ON -DDART_SANITIZE=address,undefined
 	$(BIN)/cmake --build build/sanitized && $(BIN)/ctest --test-dir build/sanitized --output-on-failure

@@ -5,13 +5,17 @@ The command line, the benchmark and the app all feed it with Steps. Knows nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dart.decode import Step
 
 STAGES = ("draft", "search", "verify")  # of a step; "prefill" is apart
+
+_LOOP_TOKENS = 24  # a text loops if it repeats itself with one period over so many tokens ...
+_LOOP_REPEATS = 4  # ... and so many times at least
+_LONGEST_PERIOD = 24
 
 
 class RunStatistics:
@@ -116,6 +120,20 @@ class RunStatistics:
             "tokens_per_second": self.tokens_per_second,
             "finish_reason": self.finish_reason,
         }
+
+
+def is_loop(tokens: Sequence[int]) -> bool:
+    """Whether some stretch of a text repeats itself over and over.
+
+    Such texts are easily guessed and make a drafter look better than it is.
+    """
+    for period in range(1, _LONGEST_PERIOD + 1):
+        run, needed = 0, max(_LOOP_TOKENS, _LOOP_REPEATS * period) - period
+        for index in range(period, len(tokens)):
+            run = run + 1 if tokens[index] == tokens[index - period] else 0
+            if run >= needed:
+                return True
+    return False
 
 
 def _count_up_to(counts: list[int], depth: int) -> None:

@@ -22,7 +22,7 @@ check_cpp_format() {
 }
 
 test_cpp() {
-  cmake -S csrc -B "$sanitized" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DDART_BUILD_PYTHON=OFF \
+  cmake -S csrc -B "$sanitized" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDART_BUILD_PYTHON=OFF \
     -DDART_BUILD_TESTS=ON -DDART_WERROR=ON -DDART_SANITIZE=address,undefined &&
     cmake --build "$sanitized" &&
     ctest --test-dir "$sanitized" --output-on-failure

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from dart.bench.prompts import read_prompts
-from dart.bench.report import loops, provenance, summarize, table
+from dart.bench.report import provenance, summarize, table
 from dart.bench.run import Progress, Run, rotated, run_benchmark, stock_generate
 from dart.config import GenerationConfig
 from dart.decode import Step, generate
@@ -121,25 +121,6 @@ def test_without_a_baseline_nothing_is_claimed():
     assert entry["speedup"] is None
     assert entry["identical_to_baseline"] is None
     assert "dart" in table(summary)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "expected"),
-    [
-        (CIRCLES, True),
-        ([*CIRCLES, 2], True),  # the EOS behind it does not hide it
-        ([5] * 32, True),
-        ([5] * 31, False),  # too short to be sure
-        ([*[5] * 40, 6], False),  # it left the loop
-        (list(range(16)) * 4, True),
-        (list(range(16)) * 3, False),  # three turns may be a list
-        (list(range(17)) * 6, False),  # longer than what counts as going in circles
-        ([], False),
-    ],
-)
-def test_loops(tokens, expected):
-    """Prevents degenerate texts from being counted as ordinary ones, and lists as degenerate."""
-    assert loops(tokens, eos_token_ids=(2,)) is expected
 
 
 def test_loops_are_counted_apart():

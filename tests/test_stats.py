@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dart.decode import Step
-from dart.stats import RunStatistics
+from dart.stats import RunStatistics, is_loop
 from tests.support import make_tree
 
 CHAIN = make_tree([5, 6, 7], [-1, 0, 1])  # two drafted levels
@@ -77,3 +77,23 @@ def test_merge_equals_adding_all_steps():
     merged.merge(RunStatistics(steps()))
     together = RunStatistics([*steps(), *steps()])
     assert vars(merged) == vars(together)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        ([9, 8] + [1, 2, 3] * 8, True),
+        ([*([7, 8, 9] * 8), 2], True),  # the EOS behind it does not hide it
+        ([5] * 24, True),
+        ([5] * 23, False),  # too short to be sure
+        ([4, *[5] * 40, 6], True),  # it left the loop, but late
+        (list(range(16)) * 4, True),
+        (list(range(16)) * 3, False),  # three turns may be a list
+        (list(range(25)) * 6, False),  # longer than what counts as going in circles
+        ([1, 2, 3] * 3 + list(range(30)), False),
+        ([], False),
+    ],
+)
+def test_loops(tokens, expected):
+    """Prevents degenerate texts from being counted as ordinary ones, and lists as degenerate."""
+    assert is_loop(tokens) is expected

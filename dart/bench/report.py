@@ -13,34 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from dart.bench.run import BASELINE, Run
-from dart.stats import STAGES, RunStatistics
+from dart.stats import STAGES, RunStatistics, is_loop
 
 SCHEMA = 1
-_LONGEST_PERIOD = 16
-_LEAST_LOOPED = 32  # tokens
-_LEAST_TURNS = 4
 
 
-def loops(tokens: Sequence[int], eos_token_ids: Sequence[int] = ()) -> bool:
-    """True where a text ends with up to 16 tokens over and over, 4 times and 32 tokens at least.
-
-    Such texts are easily guessed and make a drafter look better than it is.
-    """
-    text = list(tokens)
-    while text and text[-1] in eos_token_ids:
-        text.pop()
-    for period in range(1, _LONGEST_PERIOD + 1):
-        covered = period
-        while covered < len(text) and text[-covered - 1] == text[period - covered - 1]:
-            covered += 1
-        if covered >= max(_LEAST_LOOPED, _LEAST_TURNS * period):
-            return True
-    return False
-
-
-def summarize(
-    runs: Sequence[Run], names: Sequence[str], eos_token_ids: Sequence[int] = ()
-) -> dict[str, Any]:
+def summarize(runs: Sequence[Run], names: Sequence[str]) -> dict[str, Any]:
     """Figures of a benchmark: "decoders" by name, "prompts" one by one, "looping_prompts".
 
     names  of the prompts; speed-ups and identity are None where no baseline ran
@@ -49,7 +27,7 @@ def summarize(
     baseline = {
         run.prompt: run.statistics.tokens for run in reversed(runs) if run.decoder == BASELINE
     }
-    looping = {p for p, tokens in baseline.items() if loops(tokens, eos_token_ids)}
+    looping = {p for p, tokens in baseline.items() if is_loop(tokens)}
     figures = {}
     for name in decoders:
         own = [run for run in runs if run.decoder == name]

@@ -76,7 +76,7 @@ def main(argv: Sequence[str]) -> int:
         warm_up=args.warm_up,
         progress=Progress(len(prompts) * args.repeats * len(decoders), sys.stderr),
     )
-    summary = summarize(runs, [prompt.name for prompt in prompts], model.target.eos_token_ids)
+    summary = summarize(runs, [prompt.name for prompt in prompts])
     print(table(summary))
     if args.json:
         settings = {

@@ -297,7 +297,7 @@ def run_evaluate(args: argparse.Namespace) -> int:
             f"{name}, T={temperature:g}, {size} nodes": acceptance(
                 drafting, some, temperature=temperature, tree_size=size
             )
-            for name, some in (("examples", read_examples()), ("held out", prompts[::4]))
+            for name, some in (("examples", read_examples()), ("held out", prompts[::5]))
             for temperature, size in ((0.0, 20), (0.0, 60), (0.7, 20))
         }
     (args.out / "rates.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

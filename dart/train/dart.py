@@ -1,22 +1,19 @@
 """Training of the DART head on a frozen target, with prefix-shared masks.
 
 Knows the head's rows (row i: aux states of token i, embedding of token i + 1, predicts token i +
-2), its loss, its start from the target's own weights and how a run resumes. The head itself is
+2), its loss and its start from the target's own weights. The head itself is
 `dart.dart_head`.
 """
 
 from __future__ import annotations
 
 import copy
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 from torch.nn import functional
-from tqdm import tqdm
 from transformers import Qwen3ForCausalLM
 
 from dart.config import HeadConfig
@@ -25,37 +22,23 @@ from dart.layers import rotary_tables
 from dart.train.dataset import Batch, Packer, Shard
 from dart.train.losses import divergence, position_weighted
 from dart.train.masking import draw_anchors, prediction_rows, training_mask, training_positions
-from dart.train.optim import build_optimizers, rate_factor, set_rates
-from dart.train.run import Run
 from dart.train.target import packed_mask
+from dart.train.trainer import LoopSettings, train
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DartTraining:
-    """Settings of one head run. Exactly one of `steps` and `minutes` is positive."""
+class DartTraining(LoopSettings):
+    """Settings of one head run.
+
+    own_share  of the tokens, those that the target wrote itself; the rest is corpus
+    """
 
     draft_length: int = 7
     rows: int = 8
     length: int = 384
     anchors: int = 96
-    steps: int = 0
-    minutes: float = 0.0
-    matrix_rate: float = 4e-3
-    vector_rate: float = 2e-3
-    weight_decay: float = 0.01
+    own_share: float = 0.75
     clip: float = 0.5
-    decay: float = 0.5
-    own_share: float = 0.75  # share of the tokens that the target wrote itself; the rest is corpus
-    seed: int = 1
-    compile: bool = True
-    eval_every: int = 200
-    save_every: int = 200
-
-    def __post_init__(self) -> None:
-        if (self.steps > 0) == (self.minutes > 0):
-            raise ValueError(
-                f"give either steps or minutes, got steps={self.steps}, minutes={self.minutes}"
-            )
 
 
 def build_head(target: Qwen3ForCausalLM, *, draft_length: int, seed: int) -> DartHead:
@@ -198,7 +181,7 @@ def head_loss(
 def train_head(
     settings: DartTraining,
     target: Qwen3ForCausalLM,
-    train: dict[str, Shard],
+    shards: dict[str, Shard],
     held_out: dict[str, Shard],
     out: Path,
     *,
@@ -206,113 +189,49 @@ def train_head(
 ) -> DartHead | None:
     """Train or resume a head in folder `out`; return it, or None if stopped before its end.
 
-    train          pools "own" (the target's continuations) and "corpus"
+    shards         pools "own" (the target's continuations) and "corpus"
     stop_after     end early after this many steps of this call, as a signal would
     """
     target.requires_grad_(False)
     head = build_head(target, draft_length=settings.draft_length, seed=settings.seed)
-    optimizers = build_optimizers(
-        head,
-        matrix_rate=settings.matrix_rate,
-        vector_rate=settings.vector_rate,
-        weight_decay=settings.weight_decay,
-    )
     packing = {"rows": settings.rows, "length": settings.length, "prompt_weight": 0.0}
-    packer = Packer(train, seed=settings.seed, **packing)
+    packer = Packer(shards, seed=settings.seed, **packing)
     mixture = {"own": settings.own_share, "corpus": 1.0 - settings.own_share}
     anchors_by = torch.Generator().manual_seed(settings.seed)
     checks = _fixed_batches(held_out, settings, packing)
-    scales = tap_scales(target, Packer(train, seed=settings.seed, **packing).next_batch(mixture))
+    scales = tap_scales(target, Packer(shards, seed=settings.seed, **packing).next_batch(mixture))
     loss = torch.compile(head_loss) if settings.compile else head_loss
-    run = Run(out)
-    run.describe(parameters=sum(p.numel() for p in head.parameters()), **asdict(settings))
-    step, tokens, seconds = 0, 0, 0.0
-    state = run.load()
-    if state is not None:
-        head.load_state_dict(state["head"])
-        for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
-        packer.load_state_dict(state["packer"])
-        anchors_by.set_state(state["anchors"])
-        step, tokens, seconds = state["step"], state["tokens"], state["seconds"]
 
-    def save() -> None:
-        run.save(
-            {
-                "head": head.state_dict(),
-                "optimizers": [optimizer.state_dict() for optimizer in optimizers],
-                "packer": packer.state_dict(),
-                "anchors": anchors_by.get_state(),
-                "step": step,
-                "tokens": tokens,
-                "seconds": seconds,
-                "settings": asdict(settings),
-            }
+    def batch_loss(progress: float) -> tuple[torch.Tensor, torch.Tensor]:
+        batch = packer.next_batch(mixture)
+        anchors = draw_anchors(batch.weights, batch.segments, settings.anchors, anchors_by)
+        value, _, _ = loss(
+            head,
+            target,
+            batch.tokens,
+            batch.weights,
+            batch.positions,
+            batch.segments,
+            anchors,
+            scales,
         )
-
-    def progress() -> float:
-        return step / settings.steps if settings.steps else seconds / (60 * settings.minutes)
+        return value, batch.segments
 
     def check() -> dict[str, Any]:
         return evaluate_head(head, target, checks, scales) if checks else {}
 
-    begun = step
-    bar = tqdm(total=1000, initial=min(1000, int(1000 * progress())), desc="dart", unit="permille")
-    last = time.perf_counter()
-    with run, bar:
-        while (
-            progress() < 1.0
-            and not run.should_stop
-            and (stop_after is None or step - begun < stop_after)
-        ):
-            factor = rate_factor(progress(), decay=settings.decay)
-            set_rates(optimizers, factor)
-            batch = packer.next_batch(mixture)
-            anchors = draw_anchors(batch.weights, batch.segments, settings.anchors, anchors_by)
-            value, _, _ = loss(
-                head,
-                target,
-                batch.tokens,
-                batch.weights,
-                batch.positions,
-                batch.segments,
-                anchors,
-                scales,
-            )
-            value.backward()
-            norm = nn.utils.clip_grad_norm_(head.parameters(), settings.clip)
-            for optimizer in optimizers:
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
-            step += 1
-            tokens += int((batch.segments >= 0).sum())
-            now = time.perf_counter()
-            seconds, elapsed, last = seconds + now - last, now - last, now
-            bar.update(min(1000, int(1000 * progress())) - bar.n)
-            bar.set_postfix(step=step, loss=f"{value.item():.3f}", seconds=f"{elapsed:.2f}")
-            if step % 10 == 0:
-                left = seconds * (1 / max(progress(), 1e-6) - 1) / 60
-                run.log(
-                    step=step,
-                    loss=value.item(),
-                    norm=norm.item(),
-                    rate=factor,
-                    tokens=tokens,
-                    seconds=seconds,
-                )
-                run.status(
-                    f"dart step {step} loss {value.item():.3f} progress {progress():.3f}, "
-                    f"{left:.0f} min left"
-                )
-            if step % settings.eval_every == 0:
-                run.log(step=step, tokens=tokens, **check())
-            if step % settings.save_every == 0:
-                save()
-    save()
-    if progress() < 1.0:
-        return None
-    run.log(step=step, tokens=tokens, seconds=seconds, epochs=packer.epochs(), **check())
-    return fold_scales(head, scales)
+    has_ended = train(
+        "dart",
+        settings,
+        head,
+        packer,
+        batch_loss,
+        check,
+        out,
+        generators={"anchors": anchors_by},
+        stop_after=stop_after,
+    )
+    return fold_scales(head, scales) if has_ended else None
 
 
 def _fixed_batches(

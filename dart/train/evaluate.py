@@ -12,12 +12,9 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+from dart.stats import is_loop
 from dart.train.continuations import generate_batch
 from dart.train.corpus import parses
-
-LOOP_TOKENS = 24  # a text loops if it repeats with one period over this many tokens ...
-LOOP_REPEATS = 4  # ... and at least this many times
-LONGEST_PERIOD = 24
 
 _FENCE = re.compile(r"\A```python\n(.*?)\n?```\Z", re.DOTALL)
 
@@ -37,18 +34,6 @@ class Answer:
     def is_good(self) -> bool:
         """Whether it ended, did not loop, and its code, if any was asked for, parses."""
         return self.has_ended and not self.is_loop and self.has_valid_code is not False
-
-
-def is_loop(tokens: Sequence[int]) -> bool:
-    """Tell whether some stretch of `tokens` repeats with a short period."""
-    for period in range(1, LONGEST_PERIOD + 1):
-        run = 0
-        needed = max(LOOP_TOKENS, LOOP_REPEATS * period) - period
-        for index in range(period, len(tokens)):
-            run = run + 1 if tokens[index] == tokens[index - period] else 0
-            if run >= needed:
-                return True
-    return False
 
 
 def asks_for_code(prompt: str) -> bool:

@@ -1,6 +1,6 @@
 """Training of the target: a Qwen3 model from nothing on packed documents.
 
-Knows the model's sizes, the loss, the mixture's schedule and how a run resumes. The model is
+Knows the model's sizes, the loss and the mixture's schedule. The model is
 transformers' own Qwen3ForCausalLM, so what is saved loads anywhere.
 """
 
@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import copy
 import json
-import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
-from tqdm import tqdm
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from dart.train.dataset import Batch, Packer, Shard
-from dart.train.optim import build_optimizers, rate_factor, set_rates
-from dart.train.run import Run
+from dart.train.trainer import LoopSettings, train
 
 LossSums = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
@@ -32,8 +29,8 @@ MIXTURE_LATE = {"synthetic": 0.42, "short": 0.46, "long": 0.10, "plain": 0.02}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetTraining:
-    """Settings of one target run. Exactly one of `steps` and `minutes` is positive."""
+class TargetTraining(LoopSettings):
+    """Settings of one target run."""
 
     hidden_size: int = 192
     intermediate_size: int = 512
@@ -44,24 +41,12 @@ class TargetTraining:
     max_positions: int = 1024
     rows: int = 16
     length: int = 384
-    steps: int = 0
-    minutes: float = 0.0
+    prompt_weight: float = 0.2
     matrix_rate: float = 5e-3
     vector_rate: float = 4e-3
     weight_decay: float = 0.05
-    prompt_weight: float = 0.2
-    clip: float = 1.0
     decay: float = 0.4
-    seed: int = 1
-    compile: bool = True
-    eval_every: int = 200
     save_every: int = 250
-
-    def __post_init__(self) -> None:
-        if (self.steps > 0) == (self.minutes > 0):
-            raise ValueError(
-                f"give either steps or minutes, got steps={self.steps}, minutes={self.minutes}"
-            )
 
 
 def build_target(
@@ -150,7 +135,7 @@ def mixture_at(progress: float, decay: float) -> dict[str, float]:
 
 def train_target(
     settings: TargetTraining,
-    train: dict[str, Shard],
+    shards: dict[str, Shard],
     held_out: dict[str, Shard],
     tokenizer: PreTrainedTokenizerFast | None,
     vocab_size: int,
@@ -163,22 +148,9 @@ def train_target(
     stop_after     end early after this many steps of this call, as a signal would.
     """
     model = build_target(settings, vocab_size, tokenizer)
-    optimizers = build_optimizers(
-        model,
-        matrix_rate=settings.matrix_rate,
-        vector_rate=settings.vector_rate,
-        weight_decay=settings.weight_decay,
-    )
-    packer = Packer(
-        train,
-        rows=settings.rows,
-        length=settings.length,
-        seed=settings.seed,
-        prompt_weight=settings.prompt_weight,
-    )
-    checker = Packer(
-        held_out, rows=settings.rows, length=settings.length, seed=0, prompt_weight=0.0
-    )
+    packing = {"rows": settings.rows, "length": settings.length}
+    packer = Packer(shards, seed=settings.seed, prompt_weight=settings.prompt_weight, **packing)
+    checker = Packer(held_out, seed=0, prompt_weight=0.0, **packing)
     checks = {
         name: [checker.next_batch(mixture) for _ in range(3)]
         for name, mixture in (
@@ -188,93 +160,19 @@ def train_target(
         if any(len(held_out[pool]) for pool in mixture)
     }
     loss = torch.compile(loss_sums) if settings.compile else loss_sums
-    run = Run(out)
-    run.describe(parameters=sum(p.numel() for p in model.parameters()), **asdict(settings))
-    step, tokens, seconds = 0, 0, 0.0
-    state = run.load()
-    if state is not None:
-        model.load_state_dict(state["model"])
-        for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
-        packer.load_state_dict(state["packer"])
-        step, tokens, seconds = state["step"], state["tokens"], state["seconds"]
 
-    def save() -> None:
-        run.save(
-            {
-                "model": model.state_dict(),
-                "optimizers": [optimizer.state_dict() for optimizer in optimizers],
-                "packer": packer.state_dict(),
-                "step": step,
-                "tokens": tokens,
-                "seconds": seconds,
-                "settings": asdict(settings),
-            }
-        )
+    def batch_loss(progress: float) -> tuple[torch.Tensor, torch.Tensor]:
+        batch = packer.next_batch(mixture_at(progress, settings.decay))
+        total, weight = loss(model, *batch)
+        return total / weight, batch.segments
 
-    def progress() -> float:
-        return step / settings.steps if settings.steps else seconds / (60 * settings.minutes)
+    def check() -> dict[str, Any]:
+        return {f"held_out_{name}": evaluate_loss(loss, model, b) for name, b in checks.items()}
 
-    begun = step
-    bar = tqdm(
-        total=1000,
-        initial=min(1000, int(1000 * progress())),
-        desc="target",
-        unit="permille",
-        smoothing=0.05,
+    has_ended = train(
+        "target", settings, model, packer, batch_loss, check, out, stop_after=stop_after
     )
-    last = time.perf_counter()
-    with run, bar:
-        while (
-            progress() < 1.0
-            and not run.should_stop
-            and (stop_after is None or step - begun < stop_after)
-        ):
-            factor = rate_factor(progress(), decay=settings.decay)
-            set_rates(optimizers, factor)
-            batch = packer.next_batch(mixture_at(progress(), settings.decay))
-            total, weight = loss(model, *batch)
-            mean = total / weight
-            mean.backward()
-            norm = nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
-            for optimizer in optimizers:
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
-            step += 1
-            tokens += int((batch.segments >= 0).sum())
-            now = time.perf_counter()
-            elapsed, last = now - last, now
-            seconds += elapsed
-            speed = batch.tokens.numel() / elapsed
-            bar.update(min(1000, int(1000 * progress())) - bar.n)
-            bar.set_postfix(step=step, loss=f"{mean.item():.3f}", speed=f"{speed:.0f} tokens/s")
-            if step % 10 == 0:
-                run.log(
-                    step=step,
-                    loss=mean.item(),
-                    norm=norm.item(),
-                    rate=factor,
-                    tokens=tokens,
-                    speed=speed,
-                )
-                left = seconds * (1 / max(progress(), 1e-6) - 1) / 60
-                run.status(
-                    f"target step {step} loss {mean.item():.3f} progress {progress():.3f} "
-                    f"{speed:.0f} tokens/s, {left:.0f} min left"
-                )
-            if step % settings.eval_every == 0:
-                losses = {
-                    f"held_out_{name}": evaluate_loss(loss, model, b) for name, b in checks.items()
-                }
-                run.log(step=step, tokens=tokens, epochs=packer.epochs(), **losses)
-            if step % settings.save_every == 0:
-                save()
-    save()
-    if progress() < 1.0:
-        return None
-    final = {f"held_out_{name}": evaluate_loss(loss, model, b) for name, b in checks.items()}
-    run.log(step=step, tokens=tokens, seconds=seconds, epochs=packer.epochs(), **final)
-    return model
+    return model if has_ended else None
 
 
 def save_target(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
