@@ -43,9 +43,10 @@ def held_out_prompts(
 
 def write_assets(run: Path, folder: Path, *, seed: int) -> None:
     """Copy what the run made into `folder` and describe it there."""
+    folder.mkdir(parents=True, exist_ok=True)
     for name in ("target", "dart", "ngram"):
         shutil.rmtree(folder / name, ignore_errors=True)
-        shutil.copytree(run / name, folder / name)
+        shutil.copytree(run / name, folder / name, copy_function=shutil.copyfile)
     prompts = folder / "prompts"
     prompts.mkdir(parents=True, exist_ok=True)
     documents = read_documents(run / "corpus" / "heldout.jsonl")
@@ -135,7 +136,9 @@ two-core CPU. Muon (rate {target_settings["matrix_rate"]:g}) for hidden matrices
 ({target_settings["vector_rate"]:g}) for the rest, warm-up, plateau, linear decay to 0 over the
 last {target_settings["decay"]:.0%}, in which the share of short and synthetic pairs grows; prompts
 weigh {target_settings["prompt_weight"]:g}; seed {target_settings["seed"]}; bf16 autocast. The
-schedule follows time, so a faster machine makes more steps.
+published run was given {target_settings["minutes"]:g} minutes and its schedule followed the clock,
+so the script, which asks for the same number of steps, comes close to it but not bit by bit; nor do
+other versions of the packages give the same corpus.
 
 Loss on held-out answers, nats per token: {target_end["held_out_synthetic"]:.3f} synthetic,
 {target_end["held_out_corpus"]:.3f} corpus.
@@ -168,7 +171,9 @@ other forms; half of the held-out prompts are synthetic.
 |---|---|---|---|---|---|---|
 {_rate_rows(rates)}
 
-Tau, tokens per target forward, with DART:
+Tau, tokens per target forward, with DART (greedy or sampled, drafted nodes a step). It is high on
+the examples because the store has counted the corpus their utilities are in; the held-out prompts
+show what to expect of others:
 
 | prompts, temperature, tree | tau | without looping texts | loops |
 |---|---|---|---|
