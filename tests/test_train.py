@@ -28,7 +28,7 @@ from dart.train.losses import divergence, position_weighted
 from dart.train.masking import draw_anchors, prediction_rows, training_mask, training_positions
 from dart.train.optim import rate_factor
 from dart.train.target import TargetTraining, build_target, mixture_at, train_target
-from dart.train.tokenizer import chat_prefix, load_tokenizer, train_tokenizer
+from dart.train.tokenizer import chat_prefix, load_tokenizer, save_tokenizer, train_tokenizer
 
 VOCABULARY = 64
 
@@ -185,7 +185,7 @@ class TestCorpus:
 class TestTokens:
     def test_text_survives_and_loads_again(self, tokenizer, tmp_path):
         """A tokenizer that changes indentation or loses its template cannot serve the demo."""
-        tokenizer.save_pretrained(tmp_path)
+        save_tokenizer(tokenizer, tmp_path)
         loaded = load_tokenizer(tmp_path)
         text = "```python\ndef f(x):\n    if x:\n        return 'é€'\n\n\n    return 1\n```"
         assert loaded.decode(loaded(text)["input_ids"]) == text

@@ -29,7 +29,7 @@ from dart.train.dataset import (
     write_documents,
 )
 from dart.train.pairs import Document
-from dart.train.tokenizer import chat_prefix, load_tokenizer, train_tokenizer
+from dart.train.tokenizer import chat_prefix, load_tokenizer, save_tokenizer, train_tokenizer
 
 INTERRUPTED = 130  # exit status of a run that was stopped and can be resumed
 
@@ -138,7 +138,7 @@ def run_tokenizer(args: argparse.Namespace) -> int:
     )
     texts = (chat_prefix(d.prompt) + d.answer if d.prompt else d.answer for d in train)
     tokenizer = train_tokenizer(texts, size=args.vocab_size)
-    tokenizer.save_pretrained(args.out / "tokenizer")
+    save_tokenizer(tokenizer, args.out / "tokenizer")
     report = {}
     for name, documents in (("train", train), ("heldout", held_out)):
         share = args.two_turn_share if name == "train" else 0.0
