@@ -5,8 +5,8 @@
 #
 #   bash launch/train_demo.sh [RUN_FOLDER] [ASSETS_FOLDER]     default: runs/demo assets/demo
 #
-#   TARGET_MINUTES, HEAD_MINUTES     lengths of the two training runs
-#   CONTINUATION_TOKENS              tokens that the target writes for its head to learn from
+#   TARGET_STEPS, HEAD_STEPS     lengths of the two training runs
+#   CONTINUATION_TOKENS          tokens that the target writes for its head to learn from
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/env.sh"
 
@@ -22,10 +22,10 @@ train() {
 
 [ -f "$run/corpus/sources.json" ] || train corpus --out "$run" --seed 1
 [ -f "$run/tokens.json" ] || train tokenizer --out "$run" --seed 1 --vocab-size 4096
-[ -d "$run/target" ] || train target --out "$run" --seed 1 --minutes "${TARGET_MINUTES:-76}"
+[ -d "$run/target" ] || train target --out "$run" --seed 1 --steps "${TARGET_STEPS:-3280}"
 [ -f "$run/own.npz" ] ||
-  train continuations --out "$run" --seed 1 --tokens "${CONTINUATION_TOKENS:-600000}"
-[ -d "$run/dart" ] || train dart --out "$run" --seed 1 --minutes "${HEAD_MINUTES:-15}"
+  train continuations --out "$run" --seed 1 --tokens "${CONTINUATION_TOKENS:-400000}"
+[ -d "$run/dart" ] || train dart --out "$run" --seed 1 --steps "${HEAD_STEPS:-1278}"
 [ -f "$run/ngram.json" ] || train ngram --out "$run" --order 4
 [ -f "$run/rates.json" ] || train evaluate --out "$run" --seed 1
 train assets --out "$run" --seed 1 --assets "$assets"

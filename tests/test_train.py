@@ -18,6 +18,7 @@ from dart.train.dart import (
     DartTraining,
     aux_layers,
     build_head,
+    fold_scales,
     predictions,
     train_head,
 )
@@ -27,7 +28,7 @@ from dart.train.losses import divergence, position_weighted
 from dart.train.masking import draw_anchors, prediction_rows, training_mask, training_positions
 from dart.train.optim import rate_factor
 from dart.train.target import TargetTraining, build_target, mixture_at, train_target
-from dart.train.tokenizer import chat_prefix, load_tokenizer, train_tokenizer
+from dart.train.tokenizer import chat_prefix, load_tokenizer, save_tokenizer, train_tokenizer
 
 VOCABULARY = 64
 
@@ -184,7 +185,7 @@ class TestCorpus:
 class TestTokens:
     def test_text_survives_and_loads_again(self, tokenizer, tmp_path):
         """A tokenizer that changes indentation or loses its template cannot serve the demo."""
-        tokenizer.save_pretrained(tmp_path)
+        save_tokenizer(tokenizer, tmp_path)
         loaded = load_tokenizer(tmp_path)
         text = "```python\ndef f(x):\n    if x:\n        return 'é€'\n\n\n    return 1\n```"
         assert loaded.decode(loaded(text)["input_ids"]) == text
@@ -347,6 +348,16 @@ class TestMask:
                 rows = slice(0, anchor + 1)
                 alone = head.logits(head(aux[:, rows], embeddings[:, rows], cache))
                 assert torch.allclose(together[0, number], alone, atol=1e-4)
+
+    def test_folded_scales_change_nothing(self, target):
+        """A head trained on scaled taps must say the same of the taps as they are."""
+        head = build_head(target, draft_length=2, seed=0)
+        torch.manual_seed(6)
+        aux, embeddings = torch.randn(1, 8, 96), torch.randn(1, 8, 32)
+        scales = torch.rand(96) * 40 + 1
+        rest = (embeddings, torch.arange(8)[None], torch.zeros(1, 8).long(), torch.tensor([[4]]))
+        scaled = predictions(head, aux / scales, *rest)
+        assert torch.allclose(predictions(fold_scales(head, scales), aux, *rest), scaled, atol=1e-5)
 
 
 class TestHead:

@@ -43,9 +43,10 @@ def held_out_prompts(
 
 def write_assets(run: Path, folder: Path, *, seed: int) -> None:
     """Copy what the run made into `folder` and describe it there."""
+    folder.mkdir(parents=True, exist_ok=True)
     for name in ("target", "dart", "ngram"):
         shutil.rmtree(folder / name, ignore_errors=True)
-        shutil.copytree(run / name, folder / name)
+        shutil.copytree(run / name, folder / name, copy_function=shutil.copyfile)
     prompts = folder / "prompts"
     prompts.mkdir(parents=True, exist_ok=True)
     documents = read_documents(run / "corpus" / "heldout.jsonl")
@@ -135,7 +136,9 @@ two-core CPU. Muon (rate {target_settings["matrix_rate"]:g}) for hidden matrices
 ({target_settings["vector_rate"]:g}) for the rest, warm-up, plateau, linear decay to 0 over the
 last {target_settings["decay"]:.0%}, in which the share of short and synthetic pairs grows; prompts
 weigh {target_settings["prompt_weight"]:g}; seed {target_settings["seed"]}; bf16 autocast. The
-schedule follows time, so a faster machine makes more steps.
+published run was given {target_settings["minutes"]:g} minutes and its schedule followed the clock,
+so the script, which asks for the same number of steps, comes close to it but not bit by bit; nor do
+other versions of the packages give the same corpus.
 
 Loss on held-out answers, nats per token: {target_end["held_out_synthetic"]:.3f} synthetic,
 {target_end["held_out_corpus"]:.3f} corpus.
@@ -155,19 +158,22 @@ Held-out loss {head_end["held_out_loss"]:.3f}; top-1 agreement with the target a
 ## N-gram store
 
 Order {ngram["order"]}, {ngram["nodes"]:,} nodes, {ngram["bytes"]:,} bytes, counted on the training
-corpus and the target's own answers.
+documents of the pools {", ".join(ngram["pools"])} (own: the target's own answers).
 
 ## How good it is
 
 Shares of answers that end by themselves within 300 tokens; whose code fence is closed and parses
 (of those that ask for code); that loop (one period repeated over 24 tokens and four times); and
-that are good in all three ways.
+that are good in all three ways. The examples ask for utilities that the target was trained on in
+other forms; half of the held-out prompts are synthetic.
 
 | prompts | answers | ended | valid code | loops | good | tokens |
 |---|---|---|---|---|---|---|
 {_rate_rows(rates)}
 
-Tau, tokens per target forward, with DART:
+Tau, tokens per target forward, with DART (greedy or sampled, drafted nodes a step). It is high on
+the examples because the store has counted the corpus their utilities are in; the held-out prompts
+show what to expect of others:
 
 | prompts, temperature, tree | tau | without looping texts | loops |
 |---|---|---|---|

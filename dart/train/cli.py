@@ -29,7 +29,7 @@ from dart.train.dataset import (
     write_documents,
 )
 from dart.train.pairs import Document
-from dart.train.tokenizer import chat_prefix, load_tokenizer, train_tokenizer
+from dart.train.tokenizer import chat_prefix, load_tokenizer, save_tokenizer, train_tokenizer
 
 INTERRUPTED = 130  # exit status of a run that was stopped and can be resumed
 
@@ -85,6 +85,12 @@ def add_steps(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--no-compile", action="store_true")
     sub = step("ngram", run_ngram, "count n-grams of the corpus and of the target's own answers")
     sub.add_argument("--order", type=int, default=4)
+    sub.add_argument(
+        "--pools",
+        nargs="+",
+        default=["synthetic", "short", "own"],
+        help="what is counted: synthetic, short, long, plain, own",
+    )
     sub = step("evaluate", run_evaluate, "measure how often answers parse, end and loop, and tau")
     sub.add_argument("--prompts", type=int, default=200, help="held-out prompts")
     sub = step("assets", run_assets, "write the model, prompts and model card into a folder")
@@ -132,7 +138,7 @@ def run_tokenizer(args: argparse.Namespace) -> int:
     )
     texts = (chat_prefix(d.prompt) + d.answer if d.prompt else d.answer for d in train)
     tokenizer = train_tokenizer(texts, size=args.vocab_size)
-    tokenizer.save_pretrained(args.out / "tokenizer")
+    save_tokenizer(tokenizer, args.out / "tokenizer")
     report = {}
     for name, documents in (("train", train), ("heldout", held_out)):
         share = args.two_turn_share if name == "train" else 0.0
@@ -246,13 +252,16 @@ def run_ngram(args: argparse.Namespace) -> int:
 
     folder = args.out / "ngram"
     folder.mkdir(parents=True, exist_ok=True)
-    shards = [
-        *load_shards(args.out / "train.npz").values(),
-        load_shards(args.out / "own.npz")["own"],
-    ]
+    pools = load_shards(args.out / "train.npz") | load_shards(args.out / "own.npz")
+    shards = [pools[name] for name in args.pools]
     sequences = (shard.document(index) for shard in shards for index in range(len(shard)))
     store = build(tqdm(sequences, desc="n-grams"), args.order, folder / "demo.ngram")
-    report = {"order": store.order, "nodes": store.num_nodes, "bytes": store.num_bytes}
+    report = {
+        "pools": args.pools,
+        "order": store.order,
+        "nodes": store.num_nodes,
+        "bytes": store.num_bytes,
+    }
     (args.out / "ngram.json").write_text(json.dumps(report) + "\n", encoding="utf-8")
     return 0
 
@@ -288,7 +297,7 @@ def run_evaluate(args: argparse.Namespace) -> int:
             f"{name}, T={temperature:g}, {size} nodes": acceptance(
                 drafting, some, temperature=temperature, tree_size=size
             )
-            for name, some in (("examples", read_examples()), ("held out", prompts[::4]))
+            for name, some in (("examples", read_examples()), ("held out", prompts[::5]))
             for temperature, size in ((0.0, 20), (0.0, 60), (0.7, 20))
         }
     (args.out / "rates.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

@@ -118,7 +118,7 @@ def _describe(name: str, distribution: importlib.metadata.Distribution, files: i
     metadata: Any = distribution.metadata
     licence = metadata.get("License-Expression") or metadata.get("License") or ""
     licence = licence.strip().splitlines()[0] if licence.strip() else ""
-    if not licence or len(licence) > 60:
+    if not licence or len(licence) > 200:
         classifiers = metadata.get_all("Classifier") or []
         named = [c.rsplit(" :: ", 1)[-1] for c in classifiers if c.startswith("License ::")]
         licence = ", ".join(named) or "see package"

@@ -7,6 +7,7 @@ Knows the head's rows (row i: aux states of token i, embedding of token i + 1, p
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,32 @@ def aux_layers(target: Qwen3ForCausalLM) -> tuple[int, int, int]:
     return 2, count // 2, count - 3
 
 
+@torch.no_grad()
+def tap_scales(target: Qwen3ForCausalLM, batch: Batch) -> torch.Tensor:
+    """Return the root mean square of each tap, repeated over its features: [3H].
+
+    A target's residual stream grows to tens or hundreds; unscaled it would drown what the head's
+    own layer adds. Training divides the taps by these numbers, `fold_scales` puts them into `fc`.
+    """
+    states = target.model(
+        input_ids=batch.tokens,
+        attention_mask=packed_mask(batch.segments),
+        position_ids=batch.positions,
+        use_cache=False,
+        output_hidden_states=True,
+    ).hidden_states
+    taps = [states[layer][batch.segments >= 0] for layer in aux_layers(target)]
+    return torch.cat([tap.pow(2).mean().sqrt().expand(tap.shape[-1]) for tap in taps])
+
+
+@torch.no_grad()
+def fold_scales(head: DartHead, scales: torch.Tensor) -> DartHead:
+    """Return the head for taps as they are, made of one trained on taps divided by `scales`."""
+    folded = copy.deepcopy(head)
+    folded.fc.weight /= scales
+    return folded
+
+
 def predictions(
     head: DartHead,
     aux_hidden: torch.Tensor,
@@ -120,6 +147,7 @@ def head_loss(
     positions: torch.Tensor,
     segments: torch.Tensor,
     anchors: torch.Tensor,
+    scales: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the loss of a batch, which predictions hit the target's argmax, and which count.
 
@@ -137,6 +165,7 @@ def head_loss(
             )
             states = output.hidden_states
             aux_hidden = torch.cat([states[layer] for layer in aux_layers(target)], dim=-1)
+            aux_hidden = aux_hidden / scales
             embeddings = target.model.embed_tokens(tokens.roll(-1, dims=1))
             rows, counts = prediction_rows(weights, segments, anchors, block)
             size = output.last_hidden_state.shape[-1]
@@ -170,18 +199,26 @@ def train_head(
     mixture = {"own": settings.own_share, "corpus": 1.0 - settings.own_share}
     anchors_by = torch.Generator().manual_seed(settings.seed)
     checks = _fixed_batches(held_out, settings, packing)
+    scales = tap_scales(target, Packer(shards, seed=settings.seed, **packing).next_batch(mixture))
     loss = torch.compile(head_loss) if settings.compile else head_loss
 
     def batch_loss(progress: float) -> tuple[torch.Tensor, torch.Tensor]:
         batch = packer.next_batch(mixture)
         anchors = draw_anchors(batch.weights, batch.segments, settings.anchors, anchors_by)
         value, _, _ = loss(
-            head, target, batch.tokens, batch.weights, batch.positions, batch.segments, anchors
+            head,
+            target,
+            batch.tokens,
+            batch.weights,
+            batch.positions,
+            batch.segments,
+            anchors,
+            scales,
         )
         return value, batch.segments
 
     def check() -> dict[str, Any]:
-        return evaluate_head(head, target, checks) if checks else {}
+        return evaluate_head(head, target, checks, scales) if checks else {}
 
     has_ended = train(
         "dart",
@@ -194,7 +231,7 @@ def train_head(
         generators={"anchors": anchors_by},
         stop_after=stop_after,
     )
-    return head if has_ended else None
+    return fold_scales(head, scales) if has_ended else None
 
 
 def _fixed_batches(
@@ -214,7 +251,10 @@ def _fixed_batches(
 
 @torch.no_grad()
 def evaluate_head(
-    head: DartHead, target: Qwen3ForCausalLM, batches: list[tuple[Batch, torch.Tensor]]
+    head: DartHead,
+    target: Qwen3ForCausalLM,
+    batches: list[tuple[Batch, torch.Tensor]],
+    scales: torch.Tensor,
 ) -> dict[str, Any]:
     """Return the loss and the accuracy by position on fixed batches."""
     total = 0.0
@@ -222,7 +262,14 @@ def evaluate_head(
     counted = torch.zeros_like(hits)
     for batch, anchors in batches:
         value, hit, counts = head_loss(
-            head, target, batch.tokens, batch.weights, batch.positions, batch.segments, anchors
+            head,
+            target,
+            batch.tokens,
+            batch.weights,
+            batch.positions,
+            batch.segments,
+            anchors,
+            scales,
         )
         total += float(value) / len(batches)
         hits = hits + (hit & counts).sum((0, 1))

@@ -19,6 +19,7 @@ from torch.nn import functional
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from dart.train.dataset import Batch, Packer, Shard
+from dart.train.tokenizer import save_tokenizer
 from dart.train.trainer import LoopSettings, train
 
 LossSums = Callable[..., tuple[torch.Tensor, torch.Tensor]]
@@ -186,7 +187,7 @@ def save_target(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, fol
     fields = json.loads(path.read_text(encoding="utf-8"))
     fields["dtype"] = "float32"
     path.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
-    tokenizer.save_pretrained(folder)
+    save_tokenizer(tokenizer, folder)
 
 
 def load_target(folder: Path) -> Qwen3ForCausalLM:

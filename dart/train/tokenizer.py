@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -57,8 +58,19 @@ def wrap(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
     return fast
 
 
+def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Save a tokenizer under the class name that every transformers release knows."""
+    tokenizer.save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    for name in ("backend", "is_local", "local_files_only"):
+        fields.pop(name, None)
+    fields["tokenizer_class"] = "PreTrainedTokenizerFast"
+    path.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+
+
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    """Load a tokenizer saved by `train_tokenizer(...).save_pretrained`."""
+    """Load a tokenizer saved by `save_tokenizer`."""
     return PreTrainedTokenizerFast.from_pretrained(folder)
 
 
