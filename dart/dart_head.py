@@ -70,14 +70,26 @@ class DartHead(nn.Module):
         """[.., H] after `norm` -> [.., Vd]. The norm is applied a second time, as upstream does."""
         return self.lm_head(self.norm(hidden))
 
+    def rotary(self, length: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Rotary tables [length, d] for a whole text, None where they depend on how long it is."""
+        if self.config.rope_scaling_type == "dynamic":
+            return None
+        weight = self.norm.weight
+        return rotary_tables(self.config, torch.arange(length, device=weight.device), weight.dtype)
+
     def forward(
-        self, aux_hidden: torch.Tensor, embeddings: torch.Tensor, cache: KVCache
+        self,
+        aux_hidden: torch.Tensor,
+        embeddings: torch.Tensor,
+        cache: KVCache,
+        rotary: tuple[torch.Tensor, torch.Tensor] | None = None,
     ) -> torch.Tensor:
         """Draft once behind the rows in `cache`.
 
         aux_hidden  [1, T, 3Ht] of the T newly committed tokens, low layer first
         embeddings  [1, T, H] of each one's successor
         cache       one layer; T rows are committed, the mask rows are not
+        rotary      tables of the whole text, as `rotary()` gives them; None computes them here
         returns     [P + 1, H], the final norm applied once
         """
         pairs, residual = self.clean_rows(aux_hidden, embeddings)
@@ -86,8 +98,11 @@ class DartHead(nn.Module):
         pairs = torch.cat([pairs, mask_pairs], dim=1)  # [1, T + P, 2H]
         residual = torch.cat([residual, mask_residual], dim=1)
         rows = known + unknown
-        positions = torch.arange(past, past + rows, device=pairs.device)
-        cos, sin = rotary_tables(self.config, positions, pairs.dtype)
+        if rotary is None:
+            positions = torch.arange(past, past + rows, device=pairs.device)
+            cos, sin = rotary_tables(self.config, positions, pairs.dtype)
+        else:
+            cos, sin = (table[past : past + rows] for table in rotary)
         bias = torch.full((unknown + 1, past + rows), float("-inf"), device=pairs.device)
         bias = bias.triu(past + known).to(pairs.dtype)
         hidden = self.midlayer(pairs, residual, cos, sin, bias, cache, keep_from=known - 1)
@@ -117,7 +132,9 @@ class DartDrafter:
         self, prompt_ids: list[int], token: int, aux_hidden: torch.Tensor, capacity: int
     ) -> None:
         """Begin a text: the prompt, the target's first token, the prompt's aux states [T, 3Ht]."""
-        self._cache = KVCache(capacity + self.head.config.draft_length, [self._device])
+        rows = capacity + self.head.config.draft_length
+        self._cache = KVCache(rows, [self._device])
+        self._rotary = self.head.rotary(rows)
         self._pending = ([*prompt_ids[1:], token], aux_hidden)
         self._history = [*prompt_ids, token][-_LONGEST_CONTEXT:]
 
@@ -127,7 +144,8 @@ class DartDrafter:
             return DraftTree.root_only(self._history[-1])
         successors, aux_hidden = self._pending
         embeddings = self.target.embed(successors).to(self._device)
-        hidden = self.head(aux_hidden.to(self._device)[None], embeddings[None], self._cache)
+        aux_hidden = aux_hidden.to(self._device)
+        hidden = self.head(aux_hidden[None], embeddings[None], self._cache, self._rotary)
         logits = self.head.logits(hidden[:max_depth])  # [L, Vd]
         candidates = min(self.config.top_k, logits.shape[-1])
         best, ids = logits.topk(candidates, dim=-1)  # [L, k], falling

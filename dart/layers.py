@@ -103,14 +103,13 @@ class Attention(nn.Module):
         keys = rotate(keys, cos, sin)
         if cache is not None:
             keys, values = cache.update(keys, values, 0)
-        repeats = self.heads // self.groups
-        if repeats > 1:
-            keys, values = (
-                each[:, :, None].expand(-1, -1, repeats, -1, -1).flatten(1, 2)
-                for each in (keys, values)
-            )
         mixed = functional.scaled_dot_product_attention(
-            queries, keys, values, attn_mask=bias, is_causal=bias is None
+            queries,
+            keys,
+            values,
+            attn_mask=bias,
+            is_causal=bias is None,
+            enable_gqa=self.heads > self.groups,
         )
         return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
