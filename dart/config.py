@@ -68,14 +68,21 @@ class GenerationConfig:
     max_new_tokens  new tokens at the most, EOS included
     max_length      prompt and new tokens together; None leaves only the model's context
     eos_token_ids   any of these ends the text (and is part of it)
+    tie_tolerance   logits of one row that are closer than this share of the best one count as tied
+                    and are computed once more in a way that all decoders share; None goes by the
+                    target's dtype, 0 leaves ties to rounding
     """
 
     max_new_tokens: int = 512
     max_length: int | None = None
     eos_token_ids: tuple[int, ...] = ()
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    tie_tolerance: float | None = None
 
     def __post_init__(self) -> None:
+        tolerance = self.tie_tolerance
+        is_share = tolerance is None or 0.0 <= tolerance < 1.0
+        _require(is_share, "tie_tolerance", tolerance, "None or a number from 0 to below 1")
         _require(self.max_new_tokens >= 1, "max_new_tokens", self.max_new_tokens, "at least 1")
         if self.max_length is not None:
             _require(self.max_length >= 2, "max_length", self.max_length, "at least 2, or None")

@@ -15,7 +15,7 @@ import torch
 from dart.config import GenerationConfig
 from dart.drafter import Drafter, StageClock
 from dart.errors import ConfigError, PromptTooLongError
-from dart.sampling import Sampler
+from dart.sampling import Draw, Sampler
 from dart.target import TargetModel
 from dart.tree import DraftTree
 from dart.verify import accept
@@ -61,8 +61,9 @@ def generate(
     length = len(prompt_ids)
 
     output = target.prefill(prompt_ids, cache, drafter.aux_layers)
-    token = int(sampler.choose(output.logits, [length]))
+    token = int(sampler.draw(output.logits, [length]).tokens)
     drafter.start(prompt_ids, token, output.aux_hidden, limit)
+    text = [*prompt_ids, token]
     length += 1
     reason = _finish_reason([token], length, limit, config)
     clock.lap("prefill")
@@ -74,8 +75,9 @@ def generate(
         tree = drafter.propose(limit - length - 1, clock)
         output = target.forward_tree(tree, cache, drafter.aux_layers)
         positions = (length + tree.depths).tolist()
-        chosen = sampler.choose(output.logits, positions).cpu().numpy()
-        path = accept(tree, chosen)
+        draw = sampler.draw(output.logits, positions)
+        chosen = draw.tokens.cpu().numpy()
+        path = _accept_firm(target, sampler, text, tree, draw, chosen, config.tie_tolerance)
         tokens = [*tree.tokens[path[1:]].tolist(), int(chosen[path[-1]])]
         cache.keep(path)
         ended = _end(tokens, config.eos_token_ids)
@@ -84,10 +86,45 @@ def generate(
         else:
             tokens = tokens[:ended]
             path = path[: ended + 1]
+        text += tokens
         length += len(tokens)
         reason = _finish_reason(tokens, length, limit, config)
         clock.lap("verify")
         yield Step(tokens, len(path) - 1, tree, path, chosen, clock.seconds, reason)
+
+
+def _accept_firm(
+    target: TargetModel,
+    sampler: Sampler,
+    text: list[int],
+    tree: DraftTree,
+    draw: Draw,
+    chosen: np.ndarray,
+    tolerance: float | None,
+) -> list[int]:
+    """Accept, and settle the choices on the path that rounding could turn; in `chosen`, too.
+
+    The same position gives logits that differ in the last digits when it is computed alone, in a
+    tree, or behind rows that were. Where that could decide the token, no decoder trusts its own
+    rows: the token is drawn from one fresh forward over the text before it, which is the same
+    computation for all of them.
+    """
+    rounding = target.rounding if tolerance is None else tolerance
+    path = accept(tree, chosen)
+    if rounding == 0:
+        return path
+    settled: set[int] = set()
+    while True:
+        firm = draw.is_firm(path, rounding).tolist()
+        doubtful = [i for i, node in enumerate(path) if not firm[i] and node not in settled]
+        if not doubtful:
+            return path
+        end = doubtful[0]
+        prefix = [*text, *tree.tokens[path[1 : end + 1]].tolist()]
+        logits = target.prefill(prefix, target.new_cache(len(prefix))).logits
+        chosen[path[end]] = int(sampler.draw(logits, [len(prefix)]).tokens)
+        settled.add(path[end])
+        path = accept(tree, chosen)
 
 
 def _length_limit(target: TargetModel, prompt_ids: list[int], config: GenerationConfig) -> int:

@@ -7,12 +7,15 @@ temperature. It is computed by integer hashing on whatever device the logits liv
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 from dart.config import SamplingConfig
 
 _MASK32 = 0xFFFFFFFF
 _MASK64 = 0xFFFFFFFFFFFFFFFF
+_BEYOND = 8  # candidates looked at behind the last that top-k lets through
 
 
 def _splitmix64(value: int) -> int:
@@ -45,23 +48,87 @@ def gumbel_noise(seed: int, positions: list[int], tokens: torch.Tensor) -> torch
     return -torch.log(-torch.log(uniform))
 
 
+@dataclass(frozen=True, slots=True)
+class _Filtered:
+    """The best candidates of each row, best first, and which of them the filters let through.
+
+    scores  [N, W] logits over temperature, falling; kept  bool [N, W]
+    before  [N, W] probability before each candidate; None without top-p
+    """
+
+    scores: torch.Tensor
+    kept: torch.Tensor
+    before: torch.Tensor | None
+
+    def doubtful(self, rows: list[int], error: torch.Tensor, top_p: float) -> torch.Tensor:
+        """Candidates that a rounding error [R, 1] could move across the edge, bool [R, W]."""
+        scores, kept = self.scores[rows], self.kept[rows]
+        last_in = scores.masked_fill(~kept, float("inf")).amin(dim=-1, keepdim=True)
+        first_out = scores.masked_fill(kept, float("-inf")).amax(dim=-1, keepdim=True)
+        doubtful = torch.where(kept, scores - first_out <= error, last_in - scores <= error)
+        if self.before is not None:
+            # Scores that are off by half of `error` shift the mass before a token by less.
+            near = (self.before[rows] - top_p).abs() <= error
+            near[:, 0] = False  # the first always stays
+            doubtful |= near
+        return doubtful
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """The target's own token for each row, and what is needed to say how firm that choice is.
+
+    tokens     int64 [N] on the logits' device
+    peaks      [N] the best logit of each row, before the temperature
+    perturbed  [N, W] scores with noise: of the whole vocabulary, or of `filtered`'s candidates
+    """
+
+    config: SamplingConfig
+    tokens: torch.Tensor
+    peaks: torch.Tensor
+    perturbed: torch.Tensor
+    filtered: _Filtered | None = None
+
+    def is_firm(self, rows: list[int], rounding: float) -> torch.Tensor:
+        """Bool [R] on the CPU: whether rounding leaves these rows' tokens as they are.
+
+        rounding  how far the difference of two logits of a row may be off, as a share of the row's
+                  best logit (of 1 where that is smaller)
+        """
+        perturbed = self.perturbed[rows].float()
+        if perturbed.shape[-1] == 1:
+            return torch.ones(len(rows), dtype=torch.bool)
+        error = rounding * self.peaks[rows].float().abs().clamp(min=1.0)[:, None]  # [R, 1]
+        if not self.config.is_greedy:
+            error = error / self.config.temperature
+        if self.filtered is None:
+            top, _ = perturbed.topk(2, dim=-1)
+            return (top[:, 0] - top[:, 1] > error[:, 0]).cpu()
+        doubtful = self.filtered.doubtful(rows, error, self.config.top_p)
+        perturbed = perturbed.masked_fill(~(self.filtered.kept[rows] | doubtful), float("-inf"))
+        top, index = perturbed.topk(2, dim=-1)
+        is_doubtful = doubtful.gather(1, index[:, :1])[:, 0]
+        return ((top[:, 0] - top[:, 1] > error[:, 0]) & ~is_doubtful).cpu()
+
+
 class Sampler:
     """Draws one token per row of logits."""
 
     def __init__(self, config: SamplingConfig) -> None:
         self.config = config
 
-    def choose(self, logits: torch.Tensor, positions: list[int]) -> torch.Tensor:
+    def draw(self, logits: torch.Tensor, positions: list[int]) -> Draw:
         """The target's own token for each row.
 
         logits     [N, V], any float dtype
         positions  N absolute positions of the tokens being drawn
-        returns    int64 [N] on the logits' device
         """
         config = self.config
         if config.is_greedy:
-            return logits.argmax(dim=-1)
+            peaks, tokens = logits.max(dim=-1)
+            return Draw(config, tokens, peaks, logits)
         scores = logits.float() / config.temperature
+        peaks = logits.amax(dim=-1)
         vocabulary = scores.shape[-1]
         limit = min(config.top_k, vocabulary) if config.top_k > 0 else vocabulary
         has_nucleus = 1e-8 <= config.top_p < 1.0
@@ -71,19 +138,25 @@ class Sampler:
         rows = torch.tensor([row_of[position] for position in positions], device=scores.device)
         if limit == vocabulary and not has_nucleus:
             tokens = torch.arange(vocabulary, device=scores.device)
-            noise = gumbel_noise(config.seed, distinct, tokens)
-            return (scores + noise[rows]).argmax(dim=-1)
-        best, tokens = scores.topk(limit, dim=-1)  # [N, limit], falling
+            perturbed = scores + gumbel_noise(config.seed, distinct, tokens)[rows]
+            return Draw(config, perturbed.argmax(dim=-1), peaks, perturbed)
+        # A few more than may be drawn: whether the last one let through is sure depends on them.
+        width = min(limit + _BEYOND, vocabulary)
+        best, tokens = scores.topk(width, dim=-1)  # [N, W], falling
+        kept = (torch.arange(width, device=scores.device) < limit).expand(best.shape)
+        before = None
         if has_nucleus:
             # Of the full distribution: a token stays if the mass before it is below top_p.
             probabilities = torch.exp(best - scores.logsumexp(dim=-1, keepdim=True))
             before = probabilities.cumsum(dim=-1) - probabilities
-            best = best.masked_fill((before >= config.top_p), float("-inf"))
-            best[:, 0] = scores.amax(dim=-1)  # the first always stays, whatever the rounding
-        if limit < 1024:
+            kept = kept & (before < config.top_p)
+            kept[:, 0] = True  # the first always stays, whatever the rounding
+        if width < 1024:
             noise = gumbel_noise(config.seed, positions, tokens)
         else:
             full = torch.arange(vocabulary, device=scores.device)
             noise = gumbel_noise(config.seed, distinct, full)[rows].gather(1, tokens)
-        pick = (best + noise).argmax(dim=-1, keepdim=True)
-        return tokens.gather(1, pick)[:, 0]
+        perturbed = best + noise
+        pick = perturbed.masked_fill(~kept, float("-inf")).argmax(dim=-1, keepdim=True)
+        chosen = tokens.gather(1, pick)[:, 0]
+        return Draw(config, chosen, peaks, perturbed, _Filtered(best, kept, before))

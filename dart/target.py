@@ -21,6 +21,9 @@ from dart.errors import UnsupportedModelError
 from dart.tree import DraftTree
 
 _ATTENTION_WITH_MASK = ("sdpa", "eager")
+# How far the difference of two logits may be off between ways to compute it, as a share of the best
+# logit: some hundred units in the last place of float32, two of the half precisions.
+_ROUNDING = {torch.float32: 6e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,11 @@ class TargetModel:
     def dtype(self) -> torch.dtype:
         """Of the weights and hidden states."""
         return self.embedding.weight.dtype
+
+    @property
+    def rounding(self) -> float:
+        """Share of the best logit within which two logits of one row count as tied."""
+        return _ROUNDING.get(self.dtype, _ROUNDING[torch.float32])
 
     @property
     def draft_layers(self) -> tuple[int, ...]:

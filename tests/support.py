@@ -7,7 +7,9 @@ import random
 import numpy as np
 import torch
 
+from dart.cache import KVCache
 from dart.drafter import StageClock
+from dart.target import TargetModel, TargetOutput
 from dart.tree import DraftTree
 
 
@@ -70,3 +72,22 @@ class AdversarialDrafter:
         """Follow the text."""
         assert len(aux_hidden) == len(tokens)
         self.text.extend(tokens)
+
+
+class ShakyTarget(TargetModel):
+    """A target whose tree forwards are off by a rounding error that is never twice the same.
+
+    error  how far the difference of two logits of a row may be off, as a share of the best one
+    """
+
+    def __init__(self, target: TargetModel, error: float, seed: int) -> None:
+        super().__init__(target.model)
+        self.error = error
+        self.noise = torch.Generator().manual_seed(seed)
+
+    def forward_tree(self, tree: DraftTree, cache: KVCache, aux_layers=()) -> TargetOutput:
+        """The true logits, each off by up to half of `error` times the best one."""
+        output = super().forward_tree(tree, cache, aux_layers)
+        peaks = output.logits.amax(dim=-1, keepdim=True).abs().clamp(min=1.0)
+        shift = torch.rand(output.logits.shape, generator=self.noise) - 0.5
+        return TargetOutput(output.logits + 0.98 * self.error * peaks * shift, output.aux_hidden)

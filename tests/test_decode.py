@@ -11,7 +11,7 @@ from dart.drafter import NoDrafter
 from dart.errors import ConfigError, PromptTooLongError
 from dart.target import TargetModel
 from tests.reference.decode import decode
-from tests.support import AdversarialDrafter
+from tests.support import AdversarialDrafter, ShakyTarget
 
 SETTINGS = [
     SamplingConfig(),
@@ -55,6 +55,34 @@ def test_adversarial_trees_do_not_change_the_text(target: TargetModel, sampling,
             steps = list(generate(target, drafter, prompt, config))
             assert tokens_of(steps) == truth
             assert steps[-1].finish_reason == ("eos" if truth[-1] == 3 else "length")
+
+
+FILTERS = [
+    {"temperature": 0.0},
+    {"temperature": 1.0},
+    {"temperature": 0.8, "top_k": 5},
+    {"temperature": 1.2, "top_p": 0.6},
+    {"temperature": 0.7, "top_p": 0.9, "top_k": 20},
+]
+
+
+@pytest.mark.parametrize("filters", FILTERS, ids=str)
+def test_rounding_does_not_part_the_decoders(qwen3: TargetModel, filters) -> None:
+    """A row computed alone and in a tree differs in its last digits, and near ties then flip."""
+    error, parted = 0.05, 0
+    for seed in range(6):
+        sampling = SamplingConfig(seed=seed, **filters)
+        config = config_for(sampling, eos_token_ids=(), tie_tolerance=error)
+        truth = decode(qwen3, [5, seed], config)
+        careless = config_for(sampling, eos_token_ids=(), tie_tolerance=0.0)
+        for number, guesses in enumerate(([], truth)):
+            drafter = AdversarialDrafter(qwen3.vocab_size, 12 * number, seed, guesses)
+            shaky = ShakyTarget(qwen3, error, seed=10 * seed + number)
+            assert tokens_of(list(generate(shaky, drafter, [5, seed], config))) == truth
+            drafter = AdversarialDrafter(qwen3.vocab_size, 12 * number, seed, guesses)
+            shaky = ShakyTarget(qwen3, error, seed=10 * seed + number)
+            parted += tokens_of(list(generate(shaky, drafter, [5, seed], careless))) != truth
+    assert parted > 0, "this test would not notice if ties were not settled"
 
 
 def test_good_guesses_are_accepted(qwen3: TargetModel) -> None:

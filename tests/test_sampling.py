@@ -15,7 +15,7 @@ from dart.sampling import Sampler, gumbel_noise
 def law(logits: list[float], config: SamplingConfig, draws: int = 20_000) -> list[float]:
     """Observed frequencies over many positions."""
     rows = torch.tensor([logits]).expand(draws, -1)
-    chosen = Sampler(config).choose(rows, list(range(draws)))
+    chosen = Sampler(config).draw(rows, list(range(draws))).tokens
     return (torch.bincount(chosen, minlength=len(logits)) / draws).tolist()
 
 
@@ -63,9 +63,10 @@ def test_the_same_seed_and_position_give_the_same_token_whatever_the_batch() -> 
     positions = [40, 41, 41, 42, 42, 42, 43, 44, 45, 46, 47, 48]
     for top_p, top_k in ((1.0, 0), (0.9, 0), (1.0, 50), (1.0, 2000), (0.5, 7)):
         sampler = Sampler(SamplingConfig(temperature=0.9, seed=3, top_p=top_p, top_k=top_k))
-        together = sampler.choose(logits, positions).tolist()
+        together = sampler.draw(logits, positions).tokens.tolist()
         alone = [
-            int(sampler.choose(logits[i : i + 1], positions[i : i + 1])) for i in range(len(logits))
+            int(sampler.draw(logits[i : i + 1], positions[i : i + 1]).tokens)
+            for i in range(len(logits))
         ]
         assert together == alone
 

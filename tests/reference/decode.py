@@ -18,7 +18,7 @@ def decode(target: TargetModel, prompt_ids: list[int], config: GenerationConfig)
     while len(tokens) < config.max_new_tokens and len(prompt_ids) + len(tokens) < limit:
         text = torch.tensor([prompt_ids + tokens])
         logits = target.model(input_ids=text, use_cache=False).logits[0, -1:]
-        tokens.append(int(sampler.choose(logits, [text.shape[1]])))
+        tokens.append(int(sampler.draw(logits, [text.shape[1]]).tokens))
         if tokens[-1] in config.eos_token_ids:
             break
     return tokens
