@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import pytest
 import torch
 
@@ -26,6 +28,14 @@ def tokens_of(steps: list[Step]) -> list[int]:
     return [token for step in steps for token in step.tokens]
 
 
+@lru_cache
+def truth_of(
+    target: TargetModel, prompt: tuple[int, ...], config: GenerationConfig
+) -> tuple[int, ...]:
+    """The reference's text; many tests ask for the same one."""
+    return tuple(decode(target, list(prompt), config))
+
+
 def config_for(sampling: SamplingConfig, **changes) -> GenerationConfig:
     """Forty tokens; token 3 ends the text."""
     return GenerationConfig(
@@ -43,13 +53,13 @@ def test_baseline_equals_the_reference(target: TargetModel, prompt, sampling) ->
     )
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 7, 16, 60, 128])
+@pytest.mark.parametrize("size", [0, 1, 2, 16, 128])
 @pytest.mark.parametrize("sampling", SETTINGS, ids=["greedy", "filtered", "sampled"])
 def test_adversarial_trees_do_not_change_the_text(target: TargetModel, sampling, size) -> None:
     """Losslessness may not depend on what a drafter proposes."""
     config = config_for(sampling)
     for seed, prompt in enumerate(PROMPTS):
-        truth = decode(target, prompt, config)
+        truth = list(truth_of(target, tuple(prompt), config))
         for guesses in (truth, []):
             drafter = AdversarialDrafter(target.vocab_size, size, seed, guesses)
             steps = list(generate(target, drafter, prompt, config))
