@@ -48,19 +48,30 @@ py::tuple search_tree(const Array<dart::Token>& topk_tokens, const Array<float>&
                       const dart::NgramStore* store, const Array<dart::Token>& context,
                       const std::vector<dart::Token>& eos_tokens, std::size_t tree_size,
                       std::size_t beam_width, float ngram_weight, const Array<float>& level_weights,
-                      const Array<float>& logit_weights) {
+                      const Array<float>& logit_weights,
+                      const std::optional<Array<float>>& acceptance, float min_score) {
   if (topk_tokens.ndim() != 2 || topk_probs.ndim() != 2) {
     throw std::invalid_argument("topk_tokens and topk_probs must have two dimensions [L, k]");
   }
   const dart::Candidates candidates{span_of(topk_tokens), span_of(topk_probs),
                                     static_cast<std::size_t>(topk_tokens.shape(0)),
                                     static_cast<std::size_t>(topk_tokens.shape(1))};
-  const dart::SearchParams params{span_of(level_weights),
-                                  span_of(logit_weights),
-                                  ngram_weight,
-                                  tree_size,
-                                  beam_width,
-                                  eos_tokens};
+  dart::SearchParams params{.level_weights = span_of(level_weights),
+                            .logit_weights = span_of(logit_weights),
+                            .ngram_weight = ngram_weight,
+                            .tree_size = tree_size,
+                            .beam_width = beam_width,
+                            .eos_tokens = eos_tokens,
+                            .acceptance = {},
+                            .acceptance_lengths = 0,
+                            .min_score = min_score};
+  if (acceptance.has_value()) {
+    if (acceptance->ndim() != 3 || acceptance->shape(2) != 3) {
+      throw std::invalid_argument("acceptance must have shape [levels, matched lengths, 3]");
+    }
+    params.acceptance = span_of(*acceptance);
+    params.acceptance_lengths = static_cast<std::size_t>(acceptance->shape(1));
+  }
   dart::Tree tree;
   {
     const py::gil_scoped_release release;
@@ -148,6 +159,7 @@ PYBIND11_MODULE(_core, module) {
              py::arg("context").noconvert(), py::kw_only(), py::arg("eos_tokens"),
              py::arg("tree_size"), py::arg("beam_width"), py::arg("ngram_weight"),
              py::arg("level_weights").noconvert(), py::arg("logit_weights").noconvert(),
+             py::arg("acceptance").noconvert().none(true), py::arg("min_score"),
              "See dart.search.search_tree. Returns tokens, parents (int64), scores, draft "
              "probabilities, n-gram probabilities (float32), matched lengths, ranks (int32).");
 }

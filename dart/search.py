@@ -6,6 +6,7 @@ checks are described in csrc/include/dart/tree_search.h.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -46,6 +47,8 @@ def search_tree(
     ngram_weight: float = 0.5,
     level_weights: ArrayLike | None = None,
     logit_weights: ArrayLike | None = None,
+    acceptance: ArrayLike | None = None,
+    min_probability: float = 0.0,
 ) -> DraftTree:
     """Choose the `tree_size` best continuations among all sequences of candidates.
 
@@ -59,6 +62,12 @@ def search_tree(
     eos_token      one id, several, or None; their nodes are extended only when nothing else is.
     tree_size      drafted nodes, without the root.
     level_weights, logit_weights   W and G, at least L values each; upstream's by default.
+    acceptance     coefficients [L, matched lengths, 3] of an acceptance model, used in place of the
+                   weights: a score is then the log of the probability that the target accepts the
+                   path, by sigmoid(a + b ln(p + 1e-10) + c ln(q + 1e-10)) a level, where a, b, c
+                   are those of the matched length (no c at 0) and q counts at level 0, too.
+    min_probability  nodes whose exp(score) is lower are left out, so that a tree may have less than
+                   `tree_size` nodes; a probability with `acceptance` only.
     returns        tree with scores, draft_probs, ngram_probs (0 where not looked up),
                    matched_lengths and ranks (column in topk_tokens); root first, then by depth,
                    within a depth by falling score. Always closed under parents.
@@ -77,6 +86,8 @@ def search_tree(
         raise ConfigError(f"tree_size is {tree_size}, expected 0 or more")
     if beam_width < 1:
         raise ConfigError(f"beam_width is {beam_width}, expected 1 or more")
+    if not 0 <= min_probability <= 1:
+        raise ConfigError(f"min_probability is {min_probability}, expected 0 to 1")
     if level_weights is None or logit_weights is None:
         default_level, default_logit = default_weights(tokens.shape[0])
         level_weights = default_level if level_weights is None else level_weights
@@ -93,6 +104,10 @@ def search_tree(
             ngram_weight=ngram_weight,
             level_weights=np.ascontiguousarray(level_weights, dtype=np.float32),
             logit_weights=np.ascontiguousarray(logit_weights, dtype=np.float32),
+            acceptance=None
+            if acceptance is None
+            else np.ascontiguousarray(acceptance, dtype=np.float32),
+            min_score=math.log(min_probability) if min_probability > 0 else -math.inf,
         )
     except DartError:
         raise

@@ -17,6 +17,10 @@ constexpr std::size_t kMaxBeamWidth = 1U << 16;
 
 float log_probability(float probability) { return std::log(probability + kEpsilon); }
 
+float log_sigmoid(float z) {
+  return z > 0.0F ? -std::log1p(std::exp(-z)) : z - std::log1p(std::exp(z));
+}
+
 // Everything ever extended that could still be in the tree.
 struct Node {
   float score;
@@ -41,7 +45,7 @@ struct Level {
   std::vector<Token> tokens;
   std::vector<std::int32_t> ranks;
   std::vector<float> probabilities;
-  std::vector<float> logits;  // G * ln(p + eps)
+  std::vector<float> logits;  // G * ln(p + eps), or ln(p + eps) with an acceptance model
   std::vector<float> steps;   // what the score changes by where no n-gram matches
   std::vector<char> is_eos;
   std::size_t eos_count = 0;
@@ -60,9 +64,11 @@ class Search {
  public:
   Search(const Candidates& candidates, const NgramStore* store, const SearchParams& params)
       : candidates_(candidates),
-        store_(params.ngram_weight > 0 ? store : nullptr),
+        has_model_(!params.acceptance.empty()),
+        store_(has_model_ || params.ngram_weight > 0 ? store : nullptr),
         params_(params),
-        missing_ngram_(params.ngram_weight * std::log(kEpsilon)) {}
+        missing_ngram_(params.ngram_weight * std::log(kEpsilon)),
+        threshold_(params.min_score) {}
 
   Tree run(std::span<const Token> context) {
     BeamEntry root{-1, 0.0F, {}};
@@ -109,23 +115,40 @@ class Search {
     level_.steps.clear();
     level_.is_eos.clear();
     level_.eos_count = 0;
-    level_.weight = params_.level_weights[level];
-    uses_ngrams_ = store_ != nullptr && level > 0;
+    level_.weight = has_model_ ? 1.0F : params_.level_weights[level];
+    level_number_ = level;
+    uses_ngrams_ = store_ != nullptr && (level > 0 || has_model_);
     for (const std::int32_t rank : order_) {
       if (!level_.tokens.empty() && level_.tokens.back() == tokens[rank]) continue;
       const float p = std::min(probabilities[rank], 1.0F);
-      const float logit = params_.logit_weights[level] * log_probability(p);
-      const float ngram_term = uses_ngrams_ ? missing_ngram_ : 0.0F;
+      const float scale = has_model_ ? 1.0F : params_.logit_weights[level];
+      const float logit = scale * log_probability(p);
       const bool is_eos = std::find(params_.eos_tokens.begin(), params_.eos_tokens.end(),
                                     tokens[rank]) != params_.eos_tokens.end();
       level_.tokens.push_back(tokens[rank]);
       level_.ranks.push_back(rank);
       level_.probabilities.push_back(p);
       level_.logits.push_back(logit);
-      level_.steps.push_back(level_.weight * (logit + ngram_term));
+      level_.steps.push_back(step(logit, 0, 0.0F));
       level_.is_eos.push_back(is_eos ? 1 : 0);
       level_.eos_count += is_eos ? 1 : 0;
     }
+  }
+
+  // What a score changes by at this level; `length` 0 is no match.
+  float step(float logit, int length, float ngram_probability) const {
+    if (has_model_) {
+      const auto known = static_cast<int>(params_.acceptance_lengths) - 1;
+      const std::size_t row = level_number_ * params_.acceptance_lengths +
+                              static_cast<std::size_t>(std::min(length, known));
+      const float* const model = params_.acceptance.data() + 3 * row;
+      const float z = model[0] + model[1] * logit;
+      return log_sigmoid(length == 0 ? z : z + model[2] * log_probability(ngram_probability));
+    }
+    if (!uses_ngrams_) return level_.weight * logit;
+    if (length == 0) return level_.weight * (logit + missing_ngram_);
+    return level_.weight *
+           (logit + params_.ngram_weight * log_probability(ngram_probability));
   }
 
   // Puts every extension that can still enter the tree into the arena.
@@ -183,9 +206,7 @@ class Search {
     matches_.resize(begin + found);
     for (std::size_t m = begin; m < matches_.size(); ++m) {
       const Match& match = matches_[m];
-      match_steps_.push_back(level_.weight *
-                             (level_.logits[match.candidate] +
-                              params_.ngram_weight * log_probability(match.probability)));
+      match_steps_.push_back(step(level_.logits[match.candidate], length, match.probability));
     }
     contexts_.push_back({length, node, begin, matches_.size()});
     return contexts_.back();
@@ -294,6 +315,7 @@ class Search {
   }
 
   const Candidates& candidates_;
+  const bool has_model_;
   const NgramStore* const store_;  // null when no n-gram is to be looked up
   const SearchParams& params_;
   const float missing_ngram_;  // the n-gram term of a candidate that no context matches
@@ -301,9 +323,10 @@ class Search {
   std::vector<Node> arena_;
   std::vector<BeamEntry> beam_;
   std::vector<std::int32_t> pool_;  // the tree_size best nodes so far
-  float threshold_ = -std::numeric_limits<float>::infinity();
+  float threshold_;
   std::uint64_t full_beam_size_ = 0;  // of the beam as it would be without skipping
   bool uses_ngrams_ = false;
+  std::size_t level_number_ = 0;
 
   // Scratch of one level, kept to avoid allocating again.
   Level level_;
@@ -353,6 +376,20 @@ Tree search_tree(const Candidates& candidates, const NgramStore* store,
   if (params.beam_width < 1 || params.beam_width > kMaxBeamWidth) {
     throw std::invalid_argument("beam_width is " + std::to_string(params.beam_width) +
                                 ", expected 1..65536");
+  }
+  if (!params.acceptance.empty()) {
+    const std::size_t lengths = params.acceptance_lengths;
+    if (lengths == 0 || params.acceptance.size() / lengths / 3 < candidates.levels) {
+      throw std::invalid_argument("acceptance has " + std::to_string(params.acceptance.size()) +
+                                  " values, expected three for each matched length of each of " +
+                                  std::to_string(candidates.levels) + " levels");
+    }
+    for (const float value : params.acceptance) {
+      if (!(std::abs(value) <= kMaxWeight)) {
+        throw std::invalid_argument("acceptance holds " + std::to_string(value) +
+                                    ", expected -1e6..1e6");
+      }
+    }
   }
   check_weight("ngram_weight", params.ngram_weight);
   check_weights("level_weights", params.level_weights, candidates.levels);

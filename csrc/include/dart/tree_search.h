@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -25,6 +26,10 @@ struct SearchParams {
   std::size_t tree_size = 60;            // drafted nodes, without the root
   std::size_t beam_width = 20;           // nodes of a level that are extended, at least 1
   std::span<const Token> eos_tokens;     // kept out of the beam while others fill it
+  // Coefficients [levels, matched lengths, 3] of the acceptance model; empty: the weights above.
+  std::span<const float> acceptance;
+  std::size_t acceptance_lengths = 0;  // matched lengths 0, 1, .. that have coefficients
+  float min_score = -std::numeric_limits<float>::infinity();  // nodes below are left out
 };
 
 // One entry per node in every array. Node 0 is the root (last token of the context: parent -1,
@@ -46,7 +51,13 @@ struct Tree {
 // beam member by all its candidates; the next beam is the beam_width best, those that are not EOS
 // first; the tree is the tree_size best of everything extended so far, in the beam or not.
 //
-// Scores never rise along a path (weights are >= 0 and p, q <= 1). Equal scores are ordered by
+// With `acceptance`, the weights are not used, q counts at level 0, too, and the score is the log of
+// the probability that the target accepts the whole path:
+//   score(child) = score(parent) + ln(sigmoid(a + b * ln(p + 1e-10) + c * ln(q + 1e-10)))
+// with a, b, c of the child's level and of the length m of the context that q was found with (of the
+// longest known one where m is longer); without the q term where m is 0.
+//
+// Scores never rise along a path (weights are >= 0, p, q and sigmoid <= 1). Equal scores are ordered by
 // depth, then by creation (position of the parent in its beam, then rank), so a parent always comes
 // before its child and the tree is closed under parents. Of two candidates with one token in a
 // level the more probable is kept, the first if equal.
