@@ -16,7 +16,7 @@ from dart.cache import KVCache
 from dart.config import Eagle3TreeConfig, HeadConfig
 from dart.draft_head import DraftHead
 from dart.drafter import DraftingTarget, StageClock
-from dart.layers import rotary_tables
+from dart.layers import Rows, rotary_tables
 from dart.tree import DraftTree
 
 
@@ -51,7 +51,7 @@ class Eagle3Head(DraftHead):
         embeddings: torch.Tensor,
         rotary: tuple[torch.Tensor, torch.Tensor],
         bias: torch.Tensor | None,
-        cache: KVCache | None = None,
+        cache: Rows | None = None,
         keep_from: int = 0,
     ) -> torch.Tensor:
         """Run the layer behind the rows in `cache`; its new rows are not committed here.
