@@ -88,7 +88,7 @@ def add_steps(parser: argparse.ArgumentParser) -> None:
     sub = step("eagle3", run_eagle3, "train or resume the EAGLE3 head on the target")
     add_length(sub)
     sub.add_argument("--no-compile", action="store_true")
-    sub.add_argument("--unrolled", type=int, default=5, help="steps of the training-time test")
+    sub.add_argument("--unrolled", type=int, default=6, help="steps of the training-time test")
     sub = step("ngram", run_ngram, "count n-grams of the corpus and of the target's own answers")
     sub.add_argument("--order", type=int, default=4)
     sub.add_argument(

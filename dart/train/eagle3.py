@@ -36,7 +36,7 @@ class Eagle3Training(HeadTraining):
     """
 
     anchors: int = 192
-    unrolled: int = 5
+    unrolled: int = 6
 
 
 class UnrolledRows:
