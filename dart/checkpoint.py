@@ -31,6 +31,7 @@ WEIGHTS, LEGACY_WEIGHTS, CONFIG = "model.safetensors", "pytorch_model.bin", "con
 _VOCABULARY_MAP = "d2t"  # int64 [Vd]: target id minus draft id
 _VOCABULARY_MASK = "t2d"  # bool [V]: which target ids the draft vocabulary holds
 _EMBEDDING = "embed_tokens.weight"  # [V, H]; a DART head uses the target's whatever is here
+_MASK_ROW = "midlayer.mask_rep"  # what an EAGLE3 head has not
 
 _Head = TypeVar("_Head", bound=DraftHead)
 
@@ -153,6 +154,10 @@ def _load(
     tensors = _read_tensors(folder)
     head = kind(config)
     if isinstance(head, Eagle3Head):
+        if _MASK_ROW in tensors:
+            raise CheckpointError(
+                f"the head in {folder} has {_MASK_ROW}, which is a DART head's; expected EAGLE3's."
+            )
         if config.draft_vocab_size == config.vocab_size:
             tensors.pop(_VOCABULARY_MAP, None)  # as upstream: ids are the same
         if not _has_embedding_of(target, tensors.get(_EMBEDDING)):
