@@ -300,7 +300,7 @@ def run_ngram(args: argparse.Namespace) -> int:
 
 
 def run_evaluate(args: argparse.Namespace) -> int:
-    """Write rates.json and answers.jsonl, measured on what is in target/, dart/ and ngram/."""
+    """Write rates.json and answers.jsonl, measured on the target, its heads and its store."""
     from dart.train.assets import held_out_prompts, read_examples
     from dart.train.evaluate import acceptance, judge_prompts, rates, to_json
     from dart.train.target import load_target
@@ -320,18 +320,23 @@ def run_evaluate(args: argparse.Namespace) -> int:
     report: dict[str, object] = {name: rates(answers) for name, answers in judged.items()}
     report["held out, synthetic"] = rates([a for a in greedy if a.prompt in is_synthetic])
     report["held out, corpus"] = rates([a for a in greedy if a.prompt not in is_synthetic])
-    if (args.out / "dart").exists():
+    heads = {name: args.out / name for name in ("dart", "eagle3") if (args.out / name).exists()}
+    if heads:
         from dart.model.dart_model import DartModel
 
         drafting = DartModel.from_pretrained(
-            args.out / "target", args.out / "dart", args.out / "ngram"
+            args.out / "target",
+            heads.get("dart"),
+            args.out / "ngram",
+            heads.get("eagle3"),
         )
         report["tau"] = {
-            f"{name}, T={temperature:g}, {size} nodes": acceptance(
-                drafting, some, temperature=temperature, tree_size=size
+            f"{decoder.upper()}, {name}, T={temperature:g}, {size} nodes": acceptance(
+                drafting, some, decoder=decoder, temperature=temperature, tree_size=size
             )
             for name, some in (("examples", read_examples()), ("held out", prompts[::5]))
             for temperature, size in ((0.0, 20), (0.0, 60), (0.7, 20))
+            for decoder in heads
         }
     (args.out / "rates.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     with (args.out / "answers.jsonl").open("w", encoding="utf-8") as file:
