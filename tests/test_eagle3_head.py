@@ -112,7 +112,7 @@ def test_every_forward_of_a_step_equals_upstreams(
             if step == "s0":
                 ids = recorded[prompt]["prompt_ids"].tolist()
                 assert ids[1:] == successors[:-1]
-                drafter.start(ids, successors[-1], aux, 512)
+                drafter.start(ids, successors[-1], aux, recorded_target.max_positions)
             else:
                 drafter.observe(successors, aux)
             drafter.propose(99, StageClock())

@@ -193,7 +193,17 @@ def train_head(
     def batch_loss(progress: float) -> tuple[torch.Tensor, torch.Tensor]:
         batch = packer.next_batch(mixture)
         anchors = draw_anchors(batch.weights, batch.segments, settings.anchors, anchors_by)
-        value, _, _ = loss(objective, head, target, *_inputs(batch), anchors, scales)
+        value, _, _ = loss(
+            objective,
+            head,
+            target,
+            batch.tokens,
+            batch.weights,
+            batch.positions,
+            batch.segments,
+            anchors,
+            scales,
+        )
         return value, batch.segments
 
     def check() -> dict[str, Any]:
@@ -211,10 +221,6 @@ def train_head(
         stop_after=stop_after,
     )
     return fold_scales(head, scales) if has_ended else None
-
-
-def _inputs(batch: Batch) -> tuple[torch.Tensor, ...]:
-    return batch.tokens, batch.weights, batch.positions, batch.segments
 
 
 def _fixed_batches(
@@ -245,7 +251,17 @@ def evaluate_head(
     hits = torch.zeros(objective.count)
     counted = torch.zeros_like(hits)
     for batch, anchors in batches:
-        value, hit, counts = head_loss(objective, head, target, *_inputs(batch), anchors, scales)
+        value, hit, counts = head_loss(
+            objective,
+            head,
+            target,
+            batch.tokens,
+            batch.weights,
+            batch.positions,
+            batch.segments,
+            anchors,
+            scales,
+        )
         total += float(value) / len(batches)
         hits = hits + (hit & counts).sum((0, 1))
         counted = counted + counts.sum((0, 1))

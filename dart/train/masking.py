@@ -85,7 +85,7 @@ def unrolled_mask(segments: torch.Tensor, anchors: torch.Tensor, step: int) -> t
     Its rows, one an anchor, see the clean rows up to their anchor and themselves in every unrolled
     step so far: what a drafted token sees, of which the anchor is the last known one.
 
-    source     training-time test, arXiv 2503.01840, figure 6
+    source     arXiv 2503.01840, the attention masks of training-time test
     """
     batch, length = segments.shape
     count = anchors.shape[1]
