@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     chat.add_argument(
         "--compare-eagle3",
         action="store_true",
-        help="offer EAGLE3 as well (needs --eagle3-model-name-or-path, or the demo)",
+        help="load the head of --eagle3-model-name-or-path too (the demo brings its own)",
     )
     page = flags.add_argument_group("page")
     page.add_argument("--server-port", type=int, metavar="PORT", help="default: 7860 or a free one")

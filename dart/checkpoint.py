@@ -12,7 +12,7 @@ import os
 import pickle
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -20,6 +20,8 @@ from safetensors.torch import load_file, save_file
 
 from dart.config import HeadConfig
 from dart.dart_head import DartHead
+from dart.draft_head import DraftHead
+from dart.eagle3_head import Eagle3Head
 from dart.errors import CheckpointError, ConfigError
 from dart.target import TargetModel
 
@@ -28,7 +30,10 @@ logger = logging.getLogger(__name__)
 WEIGHTS, LEGACY_WEIGHTS, CONFIG = "model.safetensors", "pytorch_model.bin", "config.json"
 _VOCABULARY_MAP = "d2t"  # int64 [Vd]: target id minus draft id
 _VOCABULARY_MASK = "t2d"  # bool [V]: which target ids the draft vocabulary holds
-_UNUSED = ("embed_tokens.weight", _VOCABULARY_MASK)  # the target's own embedding is what counts
+_EMBEDDING = "embed_tokens.weight"  # [V, H]; a DART head uses the target's whatever is here
+_MASK_ROW = "midlayer.mask_rep"  # what an EAGLE3 head has not
+
+_Head = TypeVar("_Head", bound=DraftHead)
 
 
 def load_dart_head(
@@ -43,15 +48,20 @@ def load_dart_head(
     device  where the head goes; None: the device of the target's last layer
     raises  CheckpointError naming the file, the field or tensor, what was found and what fits
     """
-    folder = Path(folder)
-    config = read_head_config(folder, needs_draft_length=True)
-    _check_fit(config, target, folder)
-    tensors = _read_tensors(folder)
-    head = DartHead(config)
-    _fill(head, tensors, target, folder)
-    if device is None:
-        device = next(target.layers[-1].parameters()).device
-    return head.to(device=device, dtype=target.dtype).eval().requires_grad_(False)
+    return _load(DartHead, Path(folder), target, device)
+
+
+def load_eagle3_head(
+    folder: str | os.PathLike[str],
+    target: TargetModel,
+    *,
+    device: torch.device | str | None = None,
+) -> Eagle3Head:
+    """Load an EAGLE3 head that fits `target`; all else as in `load_dart_head`.
+
+    Where the file brings an embedding other than the target's, the head drafts with its own.
+    """
+    return _load(Eagle3Head, Path(folder), target, device)
 
 
 def save_dart_head(
@@ -61,25 +71,14 @@ def save_dart_head(
 
     dtype  of the floating tensors on disk; None keeps the head's
     """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    config = head.config
-    tensors = {name: parameter.detach().cpu() for name, parameter in head.named_parameters()}
-    if dtype is not None:
-        tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()}
-    targets = head.draft_to_target.cpu()
-    mask = torch.zeros(config.vocab_size, dtype=torch.bool)
-    mask[targets] = True
-    tensors[_VOCABULARY_MAP] = targets - torch.arange(len(targets))
-    tensors[_VOCABULARY_MASK] = mask
-    written = asdict(config)
-    kind = written.pop("rope_scaling_type")
-    factor = written.pop("rope_scaling_factor")
-    written["rope_scaling"] = None if kind is None else {"type": kind, "factor": factor}
-    written["architectures"] = ["DartHead"]
-    _replace(folder / CONFIG, lambda path: path.write_text(json.dumps(written, indent=2) + "\n"))
-    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    _replace(folder / WEIGHTS, lambda path: save_file(contiguous, path))
+    _save(head, Path(folder), dtype)
+
+
+def save_eagle3_head(
+    head: Eagle3Head, folder: str | os.PathLike[str], *, dtype: torch.dtype | None = None
+) -> None:
+    """Write an EAGLE3 head as `save_dart_head` does."""
+    _save(head, Path(folder), dtype)
 
 
 def read_head_config(folder: Path, *, needs_draft_length: bool) -> HeadConfig:
@@ -148,12 +147,73 @@ def read_head_config(folder: Path, *, needs_draft_length: bool) -> HeadConfig:
         raise CheckpointError(f"{path}: {error}") from error
 
 
-def _check_fit(config: HeadConfig, target: TargetModel, folder: Path) -> None:
-    for name, found, expected in (
-        ("hidden_size", config.hidden_size, target.embedding.weight.shape[1]),
+def _load(
+    kind: type[_Head], folder: Path, target: TargetModel, device: torch.device | str | None
+) -> _Head:
+    config = read_head_config(folder, needs_draft_length=kind is DartHead)
+    tensors = _read_tensors(folder)
+    head = kind(config)
+    if isinstance(head, Eagle3Head):
+        if _MASK_ROW in tensors:
+            raise CheckpointError(
+                f"the head in {folder} has {_MASK_ROW}, which is a DART head's; expected EAGLE3's."
+            )
+        if config.draft_vocab_size == config.vocab_size:
+            tensors.pop(_VOCABULARY_MAP, None)  # as upstream: ids are the same
+        if not _has_embedding_of(target, tensors.get(_EMBEDDING)):
+            head.own_embedding()
+    _check_fit(head, target, folder)
+    _fill(head, tensors, target, folder)
+    if device is None:
+        device = next(target.layers[-1].parameters()).device
+    return head.to(device=device, dtype=target.dtype).eval().requires_grad_(False)
+
+
+def _save(head: DraftHead, folder: Path, dtype: torch.dtype | None) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    config = head.config
+    tensors = {name: parameter.detach().cpu() for name, parameter in head.named_parameters()}
+    if dtype is not None:
+        tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()}
+    targets = head.draft_to_target.cpu()
+    mask = torch.zeros(config.vocab_size, dtype=torch.bool)
+    mask[targets] = True
+    tensors[_VOCABULARY_MAP] = targets - torch.arange(len(targets))
+    tensors[_VOCABULARY_MASK] = mask
+    written = asdict(config)
+    kind = written.pop("rope_scaling_type")
+    factor = written.pop("rope_scaling_factor")
+    written["rope_scaling"] = None if kind is None else {"type": kind, "factor": factor}
+    if isinstance(head, Eagle3Head):
+        del written["draft_length"]
+        if _EMBEDDING not in tensors:
+            del written["target_hidden_size"]  # upstream takes it to mean an embedding in the file
+        written |= {"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama"}
+        written |= {"num_hidden_layers": 1, "hidden_act": "silu", "tie_word_embeddings": False}
+    else:
+        written["architectures"] = ["DartHead"]
+    _replace(folder / CONFIG, lambda path: path.write_text(json.dumps(written, indent=2) + "\n"))
+    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    _replace(folder / WEIGHTS, lambda path: save_file(contiguous, path))
+
+
+def _has_embedding_of(target: TargetModel, embedding: torch.Tensor | None) -> bool:
+    """Whether a head's embedding is the target's, or is none and the target's is meant."""
+    if embedding is None:
+        return True
+    weight = target.embedding.weight
+    return torch.equal(embedding.to(weight.device, weight.dtype), weight)
+
+
+def _check_fit(head: DraftHead, target: TargetModel, folder: Path) -> None:
+    config = head.config
+    sizes = [
         ("target_hidden_size", config.target_hidden_size, target.hidden_size),
         ("vocab_size", config.vocab_size, target.vocab_size),
-    ):
+    ]
+    if not (isinstance(head, Eagle3Head) and head.embed_tokens is not None):
+        sizes.insert(0, ("hidden_size", config.hidden_size, target.embedding.weight.shape[1]))
+    for name, found, expected in sizes:
         if found != expected:
             raise CheckpointError(
                 f"the head in {folder} does not fit the target: its {name} is {found}, the "
@@ -187,7 +247,7 @@ def _read_tensors(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def _fill(
-    head: DartHead, tensors: dict[str, torch.Tensor], target: TargetModel, folder: Path
+    head: DraftHead, tensors: dict[str, torch.Tensor], target: TargetModel, folder: Path
 ) -> None:
     """Copy tensors into the head, every one present and of the right shape."""
     parameters = dict(head.named_parameters())
@@ -206,7 +266,7 @@ def _fill(
                 f"asks for floats {list(parameter.shape)}."
             )
         parameter.data = found
-    extra = set(tensors) - set(parameters) - {_VOCABULARY_MAP, *_UNUSED}
+    extra = set(tensors) - set(parameters) - {_VOCABULARY_MAP, _VOCABULARY_MASK, _EMBEDDING}
     if extra:
         logger.warning("ignored unknown tensors in %s: %s", folder, ", ".join(sorted(extra)))
     offsets = tensors.get(_VOCABULARY_MAP)
@@ -223,6 +283,11 @@ def _fill(
         raise CheckpointError(
             f"the head in {folder}: {_VOCABULARY_MAP} leads to token ids {int(targets.min())} to "
             f"{int(targets.max())}; the target knows 0 to {target.vocab_size - 1}."
+        )
+    if isinstance(head, Eagle3Head) and len(targets.unique()) < size:
+        raise CheckpointError(
+            f"the head in {folder}: {_VOCABULARY_MAP} leads two draft ids to one token id; the "
+            "tokens behind a node of a draft tree must differ."
         )
     head.draft_to_target = targets
 

@@ -62,6 +62,25 @@ class TreeConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Eagle3TreeConfig:
+    """How EAGLE3's draft tree grows; the defaults are upstream's.
+
+    size   nodes without the root (upstream's `total` counts it)
+    depth  extensions of the first level, so that the tree has up to `depth` + 1 levels
+    top_k  tokens a node is extended by, and nodes of a level that are extended
+    """
+
+    size: int = 59
+    depth: int = 7
+    top_k: int = 10
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.size <= 1024, "tree size", self.size, "0 to 1024 drafted nodes")
+        _require(0 <= self.depth <= 64, "tree depth", self.depth, "0 to 64")
+        _require(1 <= self.top_k <= 1024, "tree top_k", self.top_k, "1 to 1024")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationConfig:
     """When a generation ends, and how its tokens are drawn.
 

@@ -11,8 +11,9 @@ from torch import nn
 
 from dart.cache import KVCache
 from dart.config import HeadConfig, TreeConfig
+from dart.draft_head import DraftHead
 from dart.drafter import DraftingTarget, StageClock
-from dart.layers import DraftLayer, RMSNorm, rotary_tables
+from dart.layers import DraftLayer, rotary_tables
 from dart.ngram import NgramStore
 from dart.search import search_tree
 from dart.tree import DraftTree
@@ -28,25 +29,15 @@ class DartLayer(DraftLayer):
         self.mask_rep = nn.Parameter(torch.zeros(2 * config.hidden_size))
 
 
-class DartHead(nn.Module):
+class DartHead(DraftHead):
     """Predicts `draft_length` + 1 = P + 1 tokens ahead from the target's aux hidden states.
 
     Rows: clean row i pairs the aux states of token i with the embedding of token i + 1 and predicts
     token i + 2; the P mask rows after the last clean row predict the P tokens after that.
     """
 
-    draft_to_target: torch.Tensor
-
-    def __init__(self, config: HeadConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.fc = nn.Linear(3 * config.target_hidden_size, config.hidden_size, bias=False)
-        self.midlayer = DartLayer(config)
-        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.lm_head = nn.Linear(config.hidden_size, config.draft_vocab_size, bias=False)
-        self.register_buffer("draft_to_target", torch.arange(config.draft_vocab_size))
-        # Counted now: layers packed for the CPU no longer show theirs.
-        self.num_parameters = sum(each.numel() for each in self.parameters())
+    layer_class = DartLayer
+    midlayer: DartLayer
 
     def clean_rows(
         self, aux_hidden: torch.Tensor, embeddings: torch.Tensor
@@ -68,14 +59,7 @@ class DartHead(nn.Module):
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """[.., H] after `norm` -> [.., Vd]. The norm is applied a second time, as upstream does."""
-        return self.lm_head(self.norm(hidden))
-
-    def rotary(self, length: int) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Rotary tables [length, d] for a whole text, None where they depend on how long it is."""
-        if self.config.rope_scaling_type == "dynamic":
-            return None
-        weight = self.norm.weight
-        return rotary_tables(self.config, torch.arange(length, device=weight.device), weight.dtype)
+        return super().logits(hidden)
 
     def forward(
         self,

@@ -41,7 +41,7 @@ class DraftingTarget(Protocol):
         """Tokens that end a text."""
         ...
 
-    def embed(self, tokens: list[int]) -> torch.Tensor:
+    def embed(self, tokens: list[int] | torch.Tensor) -> torch.Tensor:
         """The target's embeddings [T, H] of T tokens."""
         ...
 

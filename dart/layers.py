@@ -6,12 +6,23 @@ the same modules with a mask and positions of its own.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from torch import nn
 from torch.nn import functional
 
-from dart.cache import KVCache
 from dart.config import HeadConfig
+
+
+class Rows(Protocol):
+    """Keys and values of earlier rows: the KV cache of one layer, or training's stand-in for it."""
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Append rows [B, K, T, d] and return all, [B, K, past + T, d]."""
+        ...
 
 
 class RMSNorm(nn.Module):
@@ -81,7 +92,7 @@ class Attention(nn.Module):
         cos: torch.Tensor,
         sin: torch.Tensor,
         bias: torch.Tensor | None,
-        cache: KVCache | None,
+        cache: Rows | None,
         queries_from: int = 0,
     ) -> torch.Tensor:
         """Attend.
@@ -150,7 +161,7 @@ class DraftLayer(nn.Module):
         cos: torch.Tensor,
         sin: torch.Tensor,
         bias: torch.Tensor | None,
-        cache: KVCache | None = None,
+        cache: Rows | None = None,
         keep_from: int = 0,
     ) -> torch.Tensor:
         """Run the layer, for the rows from `keep_from` on.

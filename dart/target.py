@@ -86,9 +86,9 @@ class TargetModel:
         devices = [next(layer.parameters()).device for layer in self.layers]
         return KVCache(capacity, devices)
 
-    def embed(self, tokens: list[int]) -> torch.Tensor:
+    def embed(self, tokens: list[int] | torch.Tensor) -> torch.Tensor:
         """Input embeddings [T, H]."""
-        return self.embedding(torch.tensor(tokens, device=self.device))
+        return self.embedding(torch.as_tensor(tokens, device=self.device))
 
     def prefill(
         self, prompt_ids: list[int], cache: KVCache, aux_layers: Sequence[int] = ()

@@ -1,9 +1,10 @@
-"""Stock models from a folder, through the command line: DART gives what plain decoding gives."""
+"""Stock models from a folder, through the command line: drafters give what plain decoding gives."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 import torch
 
 from dart.__main__ import main
-from dart.checkpoint import save_dart_head
+from dart.checkpoint import save_dart_head, save_eagle3_head
 from dart.config import HeadConfig
 from dart.dart_head import DartHead
+from dart.eagle3_head import Eagle3Head
 from dart.ngram import build
 from tests.conftest import ARCHITECTURES, tiny_model
 
@@ -22,7 +24,7 @@ PROMPT = "w5 w9 w33 w12 w5 w9"
 
 
 def save_checkpoints(architecture: str, tokenizer: Path, folder: Path) -> list[str]:
-    """A random target, a random head that fits it and a store of its own text; their flags."""
+    """A random target, random heads that fit it and a store of its own text; their flags."""
     model: Any = tiny_model(architecture, vocab_size=VOCABULARY, eos_token_id=2)
     model.save_pretrained(folder / "target")
     for name in ("tokenizer.json", "tokenizer_config.json"):
@@ -40,19 +42,21 @@ def save_checkpoints(architecture: str, tokenizer: Path, folder: Path) -> list[s
         draft_vocab_size=VOCABULARY,
         draft_length=7,
     )
-    save_dart_head(DartHead(config), folder / "head")
+    save_dart_head(DartHead(config), folder / "dart")
+    save_eagle3_head(Eagle3Head(replace(config, draft_length=0)), folder / "eagle3")
     # The target's own text, so that some drafts are right although the head is random.
     text = model.generate(torch.tensor([[5, 9, 33, 12, 5, 9]]), max_new_tokens=60, do_sample=False)
     build([text[0].tolist()], 3, folder / "own.ngram")
     return [
         "--base-model-name-or-path", str(folder / "target"),
-        "--dart-model-name-or-path", str(folder / "head"),
+        "--dart-model-name-or-path", str(folder / "dart"),
+        "--eagle3-model-name-or-path", str(folder / "eagle3"),
         "--ngram-model-name-or-path", str(folder / "own.ngram"),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("architecture", sorted(ARCHITECTURES))
-def test_dart_equals_plain_decoding(architecture, conformance, tmp_path, capsys) -> None:
+def test_drafters_equal_plain_decoding(architecture, conformance, tmp_path, capsys) -> None:
     """An architecture that routes, rotates or caches in its own way must not change the text."""
     flags = save_checkpoints(architecture, conformance / "target", tmp_path)
     for sampling in (
@@ -61,14 +65,15 @@ def test_dart_equals_plain_decoding(architecture, conformance, tmp_path, capsys)
         ["--temperature", "1", "--seed", "3"],
     ):
         results = []
-        for decoder in ("baseline", "dart"):
+        for decoder in ("baseline", "dart", "eagle3"):
             capsys.readouterr()
             command = ["generate", "--prompt", PROMPT, "--decoder", decoder, "--device", "cpu"]
             command += ["--max-new-tokens", "48", "--tree-size", "30", "--json", *flags, *sampling]
             assert main(command) == 0
             results.append(json.loads(capsys.readouterr().out))
-        plain, drafted = results
-        assert drafted["tokens"] == plain["tokens"]
-        assert drafted["text"] == plain["text"]
+        plain, *drafted = results
         assert plain["tau"] == 1.0
-        assert len(drafted["accept_lengths"]) <= len(plain["accept_lengths"])
+        for result in drafted:
+            assert result["tokens"] == plain["tokens"]
+            assert result["text"] == plain["text"]
+            assert len(result["accept_lengths"]) <= len(plain["accept_lengths"])

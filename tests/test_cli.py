@@ -24,6 +24,7 @@ def flags(conformance, tmp_path_factory) -> list[str]:
     return [
         *("--base-model-name-or-path", str(conformance / "target")),
         *("--dart-model-name-or-path", str(conformance / "dart_head")),
+        *("--eagle3-model-name-or-path", str(conformance / "eagle3_head")),
         *("--ngram-model-name-or-path", str(store_of(conformance, tmp_path_factory.mktemp("ng")))),
         *("--device", "cpu"),
     ]
@@ -77,8 +78,11 @@ def test_decoders_print_one_text(capsys, flags, temperature):
     sampling = ("--temperature", temperature, "--top-k", "20", "--top-p", "0.9", "--seed", "5")
     dart = generate(capsys, flags, *sampling)
     baseline = generate(capsys, flags, *sampling, "--decoder", "baseline")
-    assert dart["tokens"] == baseline["tokens"]
-    assert dart["text"] == baseline["text"]
+    eagle3 = generate(capsys, flags, *sampling, "--decoder", "eagle3")
+    assert dart["tokens"] == eagle3["tokens"] == baseline["tokens"]
+    assert dart["text"] == eagle3["text"] == baseline["text"]
+    assert dart["tau"] > 1
+    assert eagle3["tau"] > 1
     assert set(baseline["accept_lengths"]) == {0}
     assert baseline["tau"] == 1
 
@@ -182,9 +186,10 @@ def test_info_json(capsys, flags):
     assert main(["info", "--json", *flags]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["extension"] is True
-    assert facts["model"]["decoders"] == ["dart", "baseline"]
+    assert facts["model"]["decoders"] == ["dart", "eagle3", "baseline"]
     assert facts["model"]["ngram_store"]["order"] == 3
     assert facts["model"]["parameters"] > 0
+    assert facts["model"]["eagle3_head_parameters"] > 0
 
 
 def test_bench_writes_its_figures(capsys, flags, tmp_path):
@@ -192,19 +197,20 @@ def test_bench_writes_its_figures(capsys, flags, tmp_path):
     prompts = tmp_path / "p.jsonl"
     prompts.write_text('{"prompt": "w5 w9"}\n{"prompt": "w20 w31 w7"}\n', encoding="utf-8")
     out = tmp_path / "out.json"
-    argv = ["bench", "--decoders", "baseline,dart", "--prompts", str(prompts)]
+    argv = ["bench", "--decoders", "baseline,dart,eagle3", "--prompts", str(prompts)]
     argv += ["--max-new-tokens", "24", "--json", str(out), "--hf-generate", *flags]
     assert main(argv) == 0
     captured = capsys.readouterr()
     assert "speedup" in captured.out
-    assert "[6/6]" in captured.err
+    assert "[8/8]" in captured.err
     result = json.loads(out.read_text(encoding="utf-8"))
-    assert set(result["decoders"]) == {"baseline", "dart", "hf_generate"}
+    assert set(result["decoders"]) == {"baseline", "dart", "eagle3", "hf_generate"}
     for entry in result["decoders"].values():
         assert {"tokens_per_second", "tau", "speedup", "accept_length_histogram", "seconds",
                 "identical_to_baseline"} <= entry.keys()  # fmt: skip
         assert entry["identical_to_baseline"] is True
     assert result["decoders"]["dart"]["tau"] > 1
+    assert result["decoders"]["eagle3"]["tau"] > 1
     assert result["provenance"]["command"].startswith("python -m dart bench --decoders")
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 

@@ -51,6 +51,36 @@ def test_the_calls_of_upstreams_readme(model: DartModel) -> None:
     assert result.text == model.tokenizer.decode(result.tokens, skip_special_tokens=True)
 
 
+def test_three_decoders_share_a_target(conformance) -> None:
+    """Wherever the model is moved: one text, and drafts that the target agrees with."""
+    model = DartModel.from_pretrained(
+        conformance / "target",
+        conformance / "dart_head",
+        eagle3_model_name_or_path=conformance / "eagle3_head",
+    ).to("cpu")
+    assert model.decoders == ("dart", "eagle3", "baseline")
+    options = {"temperature": 0.7, "top_p": 0.9, "max_new_token_num": 24, "seed": 4}
+    text = model.ar_generate([[5, 9, 33]], **options)
+    assert torch.equal(model.eagle3_generate([[5, 9, 33]], **options), text)
+    assert torch.equal(model.dart_generate([[5, 9, 33]], **options), text)
+    steps = list(model.stream([5, 9, 33], "eagle3", max_new_token_num=24, tree_size=7))
+    assert max(step.accept_length for step in steps) > 0
+    assert {len(step.tree) for step in steps[1:-1] if step.tree} == {8}
+    with pytest.raises(ConfigError, match="tree size"):
+        model.new_drafter("eagle3", tree_size=-1)
+
+
+def test_an_eagle3_head_alone_is_enough(conformance) -> None:
+    """A user of EAGLE3 has neither a DART head nor n-grams."""
+    model = DartModel.from_pretrained(
+        conformance / "target", eagle3_model_name_or_path=conformance / "eagle3_head"
+    )
+    assert model.decoders == ("eagle3", "baseline")
+    assert model.eagle3_generate([[5, 9]], max_new_token_num=5).shape[1] <= 7
+    with pytest.raises(ConfigError, match="no dart head is loaded.*eagle3, baseline"):
+        model.new_drafter("dart")
+
+
 def test_input_ids_of_another_shape_are_refused(model: DartModel) -> None:
     """Two prompts at once are not decoded as one."""
     with pytest.raises(ConfigError, match="one prompt"):
@@ -106,9 +136,13 @@ def test_stock_models_load_from_a_folder(conformance, tmp_path, architecture) ->
 def test_half_precision_runs(conformance, dtype) -> None:
     """Rounding may choose another token at a near tie, but nothing may fail."""
     model = DartModel.from_pretrained(
-        conformance / "target", conformance / "dart_head", torch_dtype=dtype
+        conformance / "target",
+        conformance / "dart_head",
+        eagle3_model_name_or_path=conformance / "eagle3_head",
+        torch_dtype=dtype,
     )
-    assert model.dart_generate([[5, 9, 33]], max_new_token_num=16).shape[1] <= 19
+    for generate in (model.dart_generate, model.eagle3_generate):
+        assert generate([[5, 9, 33]], max_new_token_num=16).shape[1] <= 19
 
 
 def test_out_of_memory_is_one_clear_error_and_the_model_lives_on(model, monkeypatch) -> None:

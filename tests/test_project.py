@@ -19,6 +19,7 @@ LEVELS = [
     {"config", "tree", "text", "hub", "packing", "_core"},
     {"ngram", "cache"},
     {"search", "layers", "drafter", "sampling", "verify"},
+    {"draft_head"},
     {"target", "dart_head", "eagle3_head"},
     {"checkpoint", "decode"},
     {"model"},

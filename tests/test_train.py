@@ -12,20 +12,22 @@ import torch
 from transformers import Qwen3ForCausalLM
 
 from dart.cache import KVCache
-from dart.train import corpus, pairs, synthetic
+from dart.layers import rotary_tables
+from dart.train import corpus, eagle3, pairs, synthetic
 from dart.train.continuations import continuations, generate_batch
-from dart.train.dart import (
-    DartTraining,
-    aux_layers,
-    build_head,
-    fold_scales,
-    predictions,
-    train_head,
-)
+from dart.train.dart import DartTraining, build_head, predictions, train_dart
 from dart.train.dataset import Packer, Shard, encode, load_shards, save_shards
+from dart.train.eagle3 import Eagle3Training, train_eagle3
 from dart.train.evaluate import code_of, judge
+from dart.train.head import aux_layers, fold_scales
 from dart.train.losses import divergence, position_weighted
-from dart.train.masking import draw_anchors, prediction_rows, training_mask, training_positions
+from dart.train.masking import (
+    draw_anchors,
+    prediction_rows,
+    training_mask,
+    training_positions,
+    unrolled_mask,
+)
 from dart.train.optim import rate_factor
 from dart.train.target import TargetTraining, build_target, mixture_at, train_target
 from dart.train.tokenizer import chat_prefix, load_tokenizer, save_tokenizer, train_tokenizer
@@ -320,7 +322,7 @@ class TestMask:
         """A prediction beyond the document's end has no truth to be compared with."""
         segments = torch.tensor([[0, 0, 0, 0, 1, 1, 1, -1]])
         weights = torch.tensor([[0.0, 1, 1, 0, 1, 1, 0, 0]])
-        rows, counts = prediction_rows(weights, segments, torch.tensor([[0, 4, 5]]), 2)
+        rows, counts = prediction_rows(weights, segments, torch.tensor([[0, 4, 5]]), 3)
         assert rows.tolist() == [[[1, 2, 3], [5, 6, 7], [6, 7, 7]]]
         assert counts.tolist() == [[[True, True, False], [True, False, False], [False] * 3]]
         chosen = draw_anchors(weights, segments, 2, torch.Generator().manual_seed(0))
@@ -349,6 +351,61 @@ class TestMask:
                 alone = head.logits(head(aux[:, rows], embeddings[:, rows], cache))
                 assert torch.allclose(together[0, number], alone, atol=1e-4)
 
+    def test_unrolled_steps_see_what_drafted_tokens_see(self):
+        """Slowly: a chain sees its document up to its anchor, and its own earlier rows."""
+        segments = torch.tensor([[0, 0, 0, 1, 1, 1, -1], [0, 0, 1, 1, 1, 1, 1]])
+        anchors = torch.tensor([[1, 2, 4], [0, 4, 6]])
+        for step in (1, 2, 3):
+            mask = unrolled_mask(segments, anchors, step)[:, 0]
+            assert mask.shape == (2, 3, 7 + 3 * step)
+            for row in range(2):
+                for chain, anchor in enumerate(anchors[row].tolist()):
+                    document = segments[row, anchor]
+                    seen = [i for i in range(anchor + 1) if segments[row, i] == document]
+                    seen += [7 + 3 * earlier + chain for earlier in range(step)]
+                    assert mask[row, chain].nonzero().flatten().tolist() == seen
+
+    def test_unrolled_training_equals_drafting_step_by_step(self, target):
+        """The EAGLE3 head must be trained on what it computes when it drafts."""
+        head = eagle3.build_head(target, seed=0)
+        torch.manual_seed(5)
+        for parameter in head.parameters():
+            if parameter.ndim == 2:
+                torch.nn.init.normal_(parameter, std=0.2)
+        # Two documents in one row: the second one's positions begin again.
+        tokens = torch.randint(3, VOCABULARY, (1, 16))
+        aux, embeddings = torch.randn(1, 16, 96), target.model.embed_tokens(tokens.roll(-1, 1))
+        segments = torch.tensor([[0] * 5 + [1] * 11])
+        positions = torch.cat([torch.arange(5), torch.arange(11)])[None]
+        anchors = torch.tensor([[0, 6, 9]])
+        with torch.no_grad():
+            together = eagle3.predictions(
+                head, aux, embeddings, positions, segments, anchors, unrolled=4
+            )
+            assert together.shape == (1, 3, 4, VOCABULARY)
+            for number, anchor in enumerate(anchors[0].tolist()):
+                begin = 0 if anchor < 5 else 5
+                cache = KVCache(32, [torch.device("cpu")])
+                cos, sin = rotary_tables(head.config, torch.arange(16), torch.float32)
+                rows = slice(begin, anchor + 1)
+                known = anchor + 1 - begin
+                hidden = head(
+                    head.features(aux[:, rows]),
+                    embeddings[:, rows],
+                    (cos[:known], sin[:known]),
+                    None,
+                    cache,
+                )[:, -1:]
+                cache.commit(known)
+                for step in range(4):
+                    expected = head.logits(hidden)[0, 0]
+                    assert torch.allclose(together[0, number, step], expected, atol=1e-4)
+                    row = slice(anchor + step + 1, anchor + step + 2)
+                    here = slice(known + step, known + step + 1)
+                    bias = torch.zeros(1, cache.length + 1)
+                    hidden = head(hidden, embeddings[:, row], (cos[here], sin[here]), bias, cache)
+                    cache.commit(1)
+
     def test_folded_scales_change_nothing(self, target):
         """A head trained on scaled taps must say the same of the taps as they are."""
         head = build_head(target, draft_length=2, seed=0)
@@ -373,21 +430,23 @@ class TestHead:
                     p = target[0, anchor, step].softmax(0)
                     q = draft[0, anchor, step].softmax(0)
                     expected += 0.6**step * float((p * (p / q).log()).sum()) / 2
-        loss = position_weighted(divergence(target, draft), counts)
+        loss = position_weighted(divergence(target, draft), counts, 0.6)
         assert float(loss) == pytest.approx(expected, rel=1e-5)
 
-    def test_loss_falls_and_resume_is_bit_equal(self, target, tmp_path):
+    @pytest.mark.parametrize("kind", ["dart", "eagle3"])
+    def test_loss_falls_and_resume_is_bit_equal(self, target, tmp_path, kind):
         """An interrupted head run must end in the same weights; any run must learn."""
         shards = {"own": tiny_shard(4, seed=0), "corpus": tiny_shard(4, seed=1)}
         none = {"own": tiny_shard(0, seed=2), "corpus": tiny_shard(0, seed=2)}
-        settings = DartTraining(
-            draft_length=3, rows=2, length=32, anchors=8, steps=40, compile=False
-        )
+        sizes = {"rows": 2, "length": 32, "anchors": 8, "steps": 40, "compile": False}
 
         def run(folder, stop_after=None):
-            return train_head(
-                settings, target, shards, none, tmp_path / folder, stop_after=stop_after
-            )
+            rest = (target, shards, none, tmp_path / folder)
+            if kind == "dart":
+                settings = DartTraining(draft_length=3, **sizes)
+                return train_dart(settings, *rest, stop_after=stop_after)
+            settings = Eagle3Training(unrolled=3, **sizes)
+            return train_eagle3(settings, *rest, stop_after=stop_after)
 
         whole = run("whole")
         assert run("parts", stop_after=15) is None
@@ -399,6 +458,16 @@ class TestHead:
         lines = (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()
         losses = [line["loss"] for line in map(json.loads, lines) if "loss" in line]
         assert losses[-1] < 0.8 * losses[0]
+
+    def test_accuracy_is_told_step_by_step(self, target, tmp_path):
+        """A head that only learns its first step would look like one that learned all."""
+        shards = {"own": tiny_shard(6, seed=0), "corpus": tiny_shard(6, seed=1)}
+        settings = Eagle3Training(unrolled=4, rows=2, length=32, anchors=8, steps=1, compile=False)
+        train_eagle3(settings, target, shards, {"own": tiny_shard(6, seed=2)}, tmp_path)
+        last = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
+        assert len(last["held_out_accuracy"]) == 4
+        assert all(0 <= value <= 1 for value in last["held_out_accuracy"])
+        assert last["held_out_loss"] > 0
 
 
 class TestAnswers:

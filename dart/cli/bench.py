@@ -34,7 +34,9 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m dart bench",
         description="Run decoders interleaved, prompt by prompt, after a warm-up.",
     )
-    made.add_argument("--decoders", default="baseline,dart", help="comma-separated")
+    made.add_argument(
+        "--decoders", default="baseline,dart", help="comma-separated: baseline, dart, eagle3"
+    )
     made.add_argument(
         "--prompts", required=True, metavar="FILE", help='JSONL of {"prompt"} or {"messages"}'
     )

@@ -86,6 +86,7 @@ def sizes(model: DartModel) -> dict[str, Any]:
         "context": target.max_positions,
         "decoders": list(model.decoders),
         "dart_head_parameters": getattr(model.dart_head, "num_parameters", None),
+        "eagle3_head_parameters": getattr(model.eagle3_head, "num_parameters", None),
         "ngram_store": None if store is None else describe(store),
     }
 

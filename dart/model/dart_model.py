@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from dart.checkpoint import load_dart_head
-from dart.config import GenerationConfig, SamplingConfig, TreeConfig
+from dart.checkpoint import load_dart_head, load_eagle3_head
+from dart.config import Eagle3TreeConfig, GenerationConfig, SamplingConfig, TreeConfig
 from dart.dart_head import DartDrafter, DartHead
 from dart.decode import Step, generate
 from dart.drafter import Drafter, NoDrafter
+from dart.eagle3_head import Eagle3Drafter, Eagle3Head
 from dart.errors import CheckpointError, ConfigError, DeviceError
 from dart.hub import resolve
 from dart.ngram import NgramStore, open_or_import
@@ -26,7 +27,7 @@ from dart.text import encode_chat
 DECODERS = ("dart", "eagle3", "baseline")
 DEMO = Path(__file__).resolve().parents[2] / "assets" / "demo"
 _HEAD_FILES = ["config.json", "*.safetensors", "pytorch_model.bin"]
-_TREE_SIZE = {"cpu": 20}  # a CPU pays for every node (notes in README); elsewhere TreeConfig's
+_TREE_SIZE = {"cpu": 20}  # a CPU pays for every node (notes in README); elsewhere the configs'
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,9 @@ class GeneratedText:
 class DartModel:
     """One target model shared by the decoders.
 
-    target     the target model; tokenizer  its tokenizer
-    dart_head  None where no DART checkpoint was given; store  None where no n-gram file was
+    target       the target model; tokenizer  its tokenizer
+    dart_head    None where no DART checkpoint was given; store  None where no n-gram file was
+    eagle3_head  None where no EAGLE3 checkpoint was given
     """
 
     def __init__(
@@ -50,11 +52,13 @@ class DartModel:
         tokenizer: Any,
         dart_head: DartHead | None = None,
         store: NgramStore | None = None,
+        eagle3_head: Eagle3Head | None = None,
     ) -> None:
         self.target = target
         self.tokenizer = tokenizer
         self.dart_head = dart_head
         self.store = store
+        self.eagle3_head = eagle3_head
 
     @classmethod
     def from_pretrained(
@@ -111,6 +115,9 @@ class DartModel:
             wanted = "small.trie" if is_small_ngram else "full.trie"
             path = resolve(ngram_model_name_or_path, hub=hub, patterns=[wanted, "*.ngram"])
             self.store = open_or_import(path, trie_name=wanted)
+        if eagle3_model_name_or_path is not None:
+            head = resolve(eagle3_model_name_or_path, hub=hub, patterns=_HEAD_FILES)
+            self.eagle3_head = load_eagle3_head(head, target)
         for module in self._modules():
             pack_linears(module)
         return self
@@ -118,7 +125,14 @@ class DartModel:
     @classmethod
     def demo(cls, **options: Any) -> DartModel:
         """The embedded demo model of assets/demo."""
-        return cls.from_pretrained(DEMO / "target", DEMO / "dart", DEMO / "ngram", **options)
+        eagle3 = DEMO / "eagle3"
+        return cls.from_pretrained(
+            DEMO / "target",
+            DEMO / "dart",
+            DEMO / "ngram",
+            eagle3 if eagle3.is_dir() else None,
+            **options,
+        )
 
     @property
     def device(self) -> torch.device:
@@ -128,14 +142,12 @@ class DartModel:
     @property
     def decoders(self) -> tuple[str, ...]:
         """The decoders that what is loaded can run."""
-        return tuple(name for name in DECODERS if name == "baseline" or self._has_head(name))
+        heads = {"dart": self.dart_head, "eagle3": self.eagle3_head}
+        return tuple(name for name in DECODERS if name == "baseline" or heads[name] is not None)
 
     def _modules(self) -> list[nn.Module]:
-        heads = [] if self.dart_head is None else [self.dart_head]
-        return [self.target.model, *heads]
-
-    def _has_head(self, decoder: str) -> bool:
-        return decoder == "dart" and self.dart_head is not None
+        heads = (self.dart_head, self.eagle3_head)
+        return [self.target.model, *(head for head in heads if head is not None)]
 
     def to(self, device: torch.device | str) -> DartModel:
         """Move target and heads; nothing happens to a model spread over devices by device_map."""
@@ -176,15 +188,17 @@ class DartModel:
             raise ConfigError(f"decoder is {decoder!r}; expected one of {', '.join(DECODERS)}.")
         if decoder == "baseline":
             return NoDrafter()
-        if not self._has_head(decoder):
-            raise ConfigError(
-                f"no {decoder} head is loaded; give --{decoder}-model-name-or-path, or choose one "
-                f"of {', '.join(self.decoders)}."
-            )
-        assert self.dart_head is not None
         if tree_size is None:
-            tree_size = _TREE_SIZE.get(self.device.type, TreeConfig().size)
-        return DartDrafter(self.dart_head, self.target, self.store, TreeConfig(size=tree_size))
+            tree_size = _TREE_SIZE.get(self.device.type)
+        size = {} if tree_size is None else {"size": tree_size}
+        if decoder == "dart" and self.dart_head is not None:
+            return DartDrafter(self.dart_head, self.target, self.store, TreeConfig(**size))
+        if decoder == "eagle3" and self.eagle3_head is not None:
+            return Eagle3Drafter(self.eagle3_head, self.target, Eagle3TreeConfig(**size))
+        raise ConfigError(
+            f"no {decoder} head is loaded; give --{decoder}-model-name-or-path, or choose one "
+            f"of {', '.join(self.decoders)}."
+        )
 
     def stream(
         self,

@@ -1,4 +1,4 @@
-"""Writes assets/demo: the target, its head, its n-gram store, prompts, and a model card."""
+"""Writes assets/demo: the target, its heads, its n-gram store, prompts, and a model card."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ def held_out_prompts(
 def write_assets(run: Path, folder: Path, *, seed: int) -> None:
     """Copy what the run made into `folder` and describe it there."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("target", "dart", "ngram"):
+    for name in ("target", "dart", "eagle3", "ngram"):
         shutil.rmtree(folder / name, ignore_errors=True)
-        shutil.copytree(run / name, folder / name, copy_function=shutil.copyfile)
+        if name != "eagle3" or (run / name).exists():
+            shutil.copytree(run / name, folder / name, copy_function=shutil.copyfile)
     prompts = folder / "prompts"
     prompts.mkdir(parents=True, exist_ok=True)
     documents = read_documents(run / "corpus" / "heldout.jsonl")
@@ -92,8 +93,8 @@ def model_card(run: Path, folder: Path) -> str:
     )
     return f"""# The demo model
 
-A target model of {_millions(target_settings["parameters"])} parameters, its DART draft head and
-its n-gram store, all trained by this repository on two CPU cores. They exist so that speculative
+A target model of {_millions(target_settings["parameters"])} parameters, its draft heads and its
+n-gram store, all trained by this repository on two CPU cores. They exist so that speculative
 decoding can be watched on a machine without a GPU and without a model hub. The target writes
 small Python functions; it knows nothing else, and what it writes is often wrong.
 
@@ -153,9 +154,9 @@ masked training, loss sum_t 0.6^(t-1) KL(target || draft_t), on the target's own
 {head_settings["anchors"]} prefixes each, {head_end["seconds"] / 60:.0f} minutes.
 
 Held-out loss {head_end["held_out_loss"]:.3f}; top-1 agreement with the target at positions 1 to 8:
-{", ".join(f"{value:.1%}" for value in head_end["held_out_accuracy"])}.
+{_shares(head_end["held_out_accuracy"])}.
 
-## N-gram store
+{_eagle3_section(run, head_end)}## N-gram store
 
 Order {ngram["order"]}, {ngram["nodes"]:,} nodes, {ngram["bytes"]:,} bytes, counted on the training
 documents of the pools {", ".join(ngram["pools"])} (own: the target's own answers).
@@ -171,11 +172,11 @@ other forms; half of the held-out prompts are synthetic.
 |---|---|---|---|---|---|---|
 {_rate_rows(rates)}
 
-Tau, tokens per target forward, with DART (greedy or sampled, drafted nodes a step). It is high on
-the examples because the store has counted the corpus their utilities are in; the held-out prompts
-show what to expect of others:
+Tau, tokens per target forward (greedy or sampled, drafted nodes a step). DART's is high on the
+examples because the store has counted the corpus their utilities are in; the held-out prompts show
+what to expect of others:
 
-| prompts, temperature, tree | tau | without looping texts | loops |
+| decoder, prompts, temperature, tree | tau | without looping texts | loops |
 |---|---|---|---|
 {_tau_rows(rates)}
 
@@ -184,6 +185,29 @@ show what to expect of others:
 | file | bytes |
 |---|---|
 {files}
+"""
+
+
+def _eagle3_section(run: Path, dart_end: dict[str, Any]) -> str:
+    """The card's words on the EAGLE3 head, none where the run has not trained one."""
+    if not (run / "eagle3").exists():
+        return ""
+    settings, lines = _settings_and_metrics(run / "eagle3-run")
+    end = lines[-1]
+    return f"""## EAGLE3 head
+
+One layer of the same sizes, full vocabulary; {_millions(settings["parameters"])} parameters.
+Training-time test: unrolled {settings["unrolled"]} steps on its own outputs, loss
+sum_t 0.8^(t-1) KL(target || draft_t). Same documents, batches, order, optimizer and schedule as the
+DART head's: {end["step"]:,} steps of {settings["rows"]} x {settings["length"]}
+tokens ({_passes(end)} passes over the target's own answers; the DART head saw
+{_passes(dart_end)}) with {settings["anchors"]} prefixes each,
+{end["seconds"] / 60:.0f} minutes.
+
+Held-out loss {end["held_out_loss"]:.3f}; top-1 agreement with the target at unrolled steps 1
+to {settings["unrolled"]}, the true tokens given: {_shares(end["held_out_accuracy"])}.
+(The DART head predicts its positions without them, so the two rows do not compare.)
+
 """
 
 
@@ -202,6 +226,14 @@ def _tau_rows(rates: dict[str, Any]) -> str:
         f"| {name} | {row['tau']:.2f} | {row['tau_without_loops']:.2f} | {row['loops']:.1%} |"
         for name, row in rates.get("tau", {}).items()
     )
+
+
+def _shares(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.1%}" for value in values)
+
+
+def _passes(last_line: dict[str, Any]) -> str:
+    return f"{last_line['epochs']['own']:.1f}"
 
 
 def _settings_and_metrics(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -14,11 +14,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
 from dart.train import corpus, pairs, synthetic
 from dart.train.dataset import (
+    Shard,
     encode,
     fitting,
     load_shards,
@@ -83,6 +85,10 @@ def add_steps(parser: argparse.ArgumentParser) -> None:
     sub = step("dart", run_dart, "train or resume the DART head on the target")
     add_length(sub)
     sub.add_argument("--no-compile", action="store_true")
+    sub = step("eagle3", run_eagle3, "train or resume the EAGLE3 head on the target")
+    add_length(sub)
+    sub.add_argument("--no-compile", action="store_true")
+    sub.add_argument("--unrolled", type=int, default=6, help="steps of the training-time test")
     sub = step("ngram", run_ngram, "count n-grams of the corpus and of the target's own answers")
     sub.add_argument("--order", type=int, default=4)
     sub.add_argument(
@@ -221,29 +227,56 @@ def _demo_prompts(documents: Sequence[Document], seed: int) -> list[str]:
 
 
 def run_dart(args: argparse.Namespace) -> int:
-    """Train the head in dart-run/ and write it, rounded to 16 bits, to dart/."""
+    """Train the DART head in dart-run/ and write it, rounded to 16 bits, to dart/."""
     import torch
 
     from dart.checkpoint import save_dart_head
-    from dart.train.dart import DartTraining, train_head
+    from dart.train.dart import DartTraining, train_dart
     from dart.train.target import load_target
 
-    settings = DartTraining(
-        minutes=args.minutes, steps=args.steps, seed=args.seed, compile=not args.no_compile
-    )
-    train, own = load_shards(args.out / "train.npz"), load_shards(args.out / "own.npz")
-    corpus_shard = merge_shards([train["synthetic"], train["short"]])
-    head = train_head(
-        settings,
-        load_target(args.out / "target"),
-        {"own": fitting(own["own"], settings.length), "corpus": corpus_shard},
-        {"own": fitting(own["heldout"], settings.length)},
-        args.out / "dart-run",
-    )
+    settings = DartTraining(**_loop_settings(args))
+    shards, held_out = _head_shards(args.out, settings.length)
+    target = load_target(args.out / "target")
+    head = train_dart(settings, target, shards, held_out, args.out / "dart-run")
     if head is None:
         return INTERRUPTED
     save_dart_head(head, args.out / "dart", dtype=torch.float16)
     return 0
+
+
+def run_eagle3(args: argparse.Namespace) -> int:
+    """Train the EAGLE3 head in eagle3-run/ and write it, rounded to 16 bits, to eagle3/."""
+    import torch
+
+    from dart.checkpoint import save_eagle3_head
+    from dart.train.eagle3 import Eagle3Training, train_eagle3
+    from dart.train.target import load_target
+
+    settings = Eagle3Training(unrolled=args.unrolled, **_loop_settings(args))
+    shards, held_out = _head_shards(args.out, settings.length)
+    target = load_target(args.out / "target")
+    head = train_eagle3(settings, target, shards, held_out, args.out / "eagle3-run")
+    if head is None:
+        return INTERRUPTED
+    save_eagle3_head(head, args.out / "eagle3", dtype=torch.float16)
+    return 0
+
+
+def _loop_settings(args: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "minutes": args.minutes,
+        "steps": args.steps,
+        "seed": args.seed,
+        "compile": not args.no_compile,
+    }
+
+
+def _head_shards(folder: Path, length: int) -> tuple[dict[str, Shard], dict[str, Shard]]:
+    """What every head is trained on, and what it is checked on."""
+    train, own = load_shards(folder / "train.npz"), load_shards(folder / "own.npz")
+    corpus_shard = merge_shards([train["synthetic"], train["short"]])
+    shards = {"own": fitting(own["own"], length), "corpus": corpus_shard}
+    return shards, {"own": fitting(own["heldout"], length)}
 
 
 def run_ngram(args: argparse.Namespace) -> int:
@@ -267,7 +300,7 @@ def run_ngram(args: argparse.Namespace) -> int:
 
 
 def run_evaluate(args: argparse.Namespace) -> int:
-    """Write rates.json and answers.jsonl, measured on what is in target/, dart/ and ngram/."""
+    """Write rates.json and answers.jsonl, measured on the target, its heads and its store."""
     from dart.train.assets import held_out_prompts, read_examples
     from dart.train.evaluate import acceptance, judge_prompts, rates, to_json
     from dart.train.target import load_target
@@ -287,18 +320,23 @@ def run_evaluate(args: argparse.Namespace) -> int:
     report: dict[str, object] = {name: rates(answers) for name, answers in judged.items()}
     report["held out, synthetic"] = rates([a for a in greedy if a.prompt in is_synthetic])
     report["held out, corpus"] = rates([a for a in greedy if a.prompt not in is_synthetic])
-    if (args.out / "dart").exists():
+    heads = {name: args.out / name for name in ("dart", "eagle3") if (args.out / name).exists()}
+    if heads:
         from dart.model.dart_model import DartModel
 
         drafting = DartModel.from_pretrained(
-            args.out / "target", args.out / "dart", args.out / "ngram"
+            args.out / "target",
+            heads.get("dart"),
+            args.out / "ngram",
+            heads.get("eagle3"),
         )
         report["tau"] = {
-            f"{name}, T={temperature:g}, {size} nodes": acceptance(
-                drafting, some, temperature=temperature, tree_size=size
+            f"{decoder.upper()}, {name}, T={temperature:g}, {size} nodes": acceptance(
+                drafting, some, decoder=decoder, temperature=temperature, tree_size=size
             )
             for name, some in (("examples", read_examples()), ("held out", prompts[::5]))
             for temperature, size in ((0.0, 20), (0.0, 60), (0.7, 20))
+            for decoder in heads
         }
     (args.out / "rates.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     with (args.out / "answers.jsonl").open("w", encoding="utf-8") as file:

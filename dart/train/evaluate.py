@@ -102,17 +102,22 @@ def rates(answers: Sequence[Answer]) -> dict[str, float]:
 
 
 def acceptance(
-    model: Any, prompts: Sequence[str], *, max_new_tokens: int = 256, **options: Any
+    model: Any,
+    prompts: Sequence[str],
+    *,
+    decoder: str = "dart",
+    max_new_tokens: int = 256,
+    **options: Any,
 ) -> dict[str, float]:
-    """Return tau of DART on prompts, of all texts and of those that do not loop.
+    """Return a decoder's tau on prompts, of all texts and of those that do not loop.
 
-    model      a DartModel with a head
+    model      a DartModel with the decoder's head
     options    as in DartModel.stream: temperature, seed, tree_size
     """
     tokens = forwards = clean_tokens = clean_forwards = loops = 0
     for prompt in prompts:
         steps = list(
-            model.stream(model.encode(prompt), "dart", max_new_token_num=max_new_tokens, **options)
+            model.stream(model.encode(prompt), decoder, max_new_token_num=max_new_tokens, **options)
         )[1:]
         text = [token for step in steps for token in step.tokens]
         tokens, forwards = tokens + len(text), forwards + len(steps)

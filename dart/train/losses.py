@@ -1,10 +1,8 @@
-"""The head's loss: position-weighted divergence from the target."""
+"""A head's loss: position-weighted divergence from the target."""
 
 from __future__ import annotations
 
 import torch
-
-GAMMA = 0.6  # weight of a position relative to the one before it; arXiv 2601.19278
 
 
 def divergence(target_logits: torch.Tensor, draft_logits: torch.Tensor) -> torch.Tensor:
@@ -15,11 +13,12 @@ def divergence(target_logits: torch.Tensor, draft_logits: torch.Tensor) -> torch
 
 
 def position_weighted(
-    divergences: torch.Tensor, counts: torch.Tensor, gamma: float = GAMMA
+    divergences: torch.Tensor, counts: torch.Tensor, gamma: float
 ) -> torch.Tensor:
     """Return sum_t gamma^(t-1) KL_t, averaged over the anchors that count.
 
-    divergences, counts     [B, A, P + 1]
+    divergences, counts     [B, A, S]
+    gamma                   weight of a prediction relative to the one before it
     """
     weights = gamma ** torch.arange(divergences.shape[-1]) * counts
     return (divergences * weights).sum() / counts[..., 0].sum().clamp(min=1)

@@ -1,8 +1,9 @@
-"""Prefix-shared masked training: many prefixes of one sequence, each with its own block of masks.
+"""What rows see while a head is trained behind many prefixes ("anchors") of one sequence at once.
 
-Rows are T clean rows followed by A blocks of P mask rows. Clean rows are causal inside their
-document; a block sees the clean rows up to its anchor and the earlier rows of its own block;
-nothing sees another block.
+DART, prefix-shared masked training: rows are T clean rows followed by A blocks of P mask rows.
+Clean rows are causal inside their document; a block sees the clean rows up to its anchor and the
+earlier rows of its own block; nothing sees another block. EAGLE3, training-time test: see
+`unrolled_mask`.
 
 source     arXiv 2601.19278, "prefix-shared masked training".
 """
@@ -58,20 +59,37 @@ def draw_anchors(
 
 
 def prediction_rows(
-    weights: torch.Tensor, segments: torch.Tensor, anchors: torch.Tensor, block: int
+    weights: torch.Tensor, segments: torch.Tensor, anchors: torch.Tensor, count: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return where the target's logits for every prediction of a block lie, and which count.
+    """Return where the target's logits for every prediction of an anchor lie, and which count.
 
-    returns    int64 [B, A, P + 1], rows of the target; bool of the same shape
+    count      predictions S behind an anchor
+    returns    int64 [B, A, S], rows of the target; bool of the same shape
 
     Prediction j of anchor i is compared with the target at row i + 1 + j, as long as the answer
     lasts.
     """
     length = weights.shape[1]
-    wanted = anchors[:, :, None] + 1 + torch.arange(block + 1)
+    wanted = anchors[:, :, None] + 1 + torch.arange(count)
     inside = wanted < length
     rows = wanted.clamp(max=length - 1)
     flat = rows.flatten(1)
     same = segments.gather(1, flat).view_as(rows) == segments.gather(1, anchors)[:, :, None]
     counts = weights.gather(1, flat).view_as(rows) > 0
     return rows, inside & same & counts
+
+
+def unrolled_mask(segments: torch.Tensor, anchors: torch.Tensor, step: int) -> torch.Tensor:
+    """Return the bool mask [B, 1, A, T + step*A] of the unrolled step `step` >= 1.
+
+    Its rows, one an anchor, see the clean rows up to their anchor and themselves in every unrolled
+    step so far: what a drafted token sees, of which the anchor is the last known one.
+
+    source     arXiv 2503.01840, the attention masks of training-time test
+    """
+    batch, length = segments.shape
+    count = anchors.shape[1]
+    same = segments[:, None, :] == segments.gather(1, anchors)[:, :, None]
+    prefix = same & (torch.arange(length) <= anchors[:, :, None])  # [B, A, T]
+    own = torch.eye(count, dtype=torch.bool).repeat(1, step)  # [A, step*A]
+    return torch.cat([prefix, own.expand(batch, -1, -1)], dim=2)[:, None]
