@@ -124,6 +124,7 @@ def test_recorded_search_cases(stores: dict[str, ngram.NgramStore]) -> None:
         )
         assert tree.tokens.tolist() == recorded["draft_tokens"].tolist(), case["id"]
         assert tree.parents.tolist() == recorded["parents"].tolist(), case["id"]
+        assert tree.scores is not None
         np.testing.assert_allclose(tree.scores, recorded["scores"], atol=1e-5, rtol=0)
 
 
