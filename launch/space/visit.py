@@ -30,14 +30,18 @@ def main(url: str, seconds: float) -> int:
     answers = {"dart": wait_for(lambda: ask("dart"), began + seconds)}
     ready_seconds = time.monotonic() - began
     answers["baseline"] = ask("baseline")
-    api: Any = client.view_api(return_format="dict")
+    api: Any = client.view_api(print_info=False, return_format="dict")
     texts = {answer["text"] for answer in answers.values()}
     found = {
         "page": {"bytes": len(page), "seconds": round(page_seconds, 1)},
         "first_answer_seconds": round(ready_seconds, 1),
         "endpoints": sorted(api["named_endpoints"]),
         "answers": {
-            name: {key: answer[key] for key in ("tokens", "tau", "finish_reason") if key in answer}
+            name: {
+                "tokens": len(answer["tokens"]),
+                "tau": answer["tau"],
+                "finish_reason": answer["finish_reason"],
+            }
             for name, answer in answers.items()
         },
         "same_text": len(texts) == 1,
