@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 # The package `app` and an uninstalled `dart` are both found from the repository, wherever the
 # command is given. In front of the script's own folder, where `app` would mean this file.
@@ -39,9 +41,21 @@ def parser() -> argparse.ArgumentParser:
     return flags
 
 
+def reach(args: argparse.Namespace) -> dict[str, Any]:
+    """Who can reach the page: this machine alone, unless asked for more or on a Space."""
+    is_space = bool(os.environ.get("SPACE_ID"))
+    return {
+        "server_name": "0.0.0.0" if args.listen or is_space else "127.0.0.1",
+        "share": args.share and not is_space,  # a Space has a public address of its own
+    }
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until interrupted; the exit code."""
     flags = parser()
+    if argv is None:
+        # A Space starts this file without flags and lets its owner set variables.
+        argv = [*shlex.split(os.environ.get("DART_FLAGS", "")), *sys.argv[1:]]
     args = flags.parse_args(argv)
     if not 1 <= args.hz <= 60:
         flags.error(f"--hz is {args.hz}; expected 1 to 60")
@@ -60,9 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     demo = build_ui(engine, max_new_tokens=args.max_new_tokens, hz=args.hz)
     try:
         demo.launch(
-            server_name="0.0.0.0" if args.listen else "127.0.0.1",
             server_port=args.server_port,
-            share=args.share,
+            **reach(args),
             **launch_options(),
         )
     except OSError as error:

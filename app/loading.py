@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.engine import Loaded, Message, Report
+from dart import native
 from dart.errors import ConfigError
 
 
@@ -20,6 +21,9 @@ def load(args: argparse.Namespace, report: Report) -> Loaded:
             )
     else:  # upstream loads the head on this flag only, and its launch scripts name it always
         args = argparse.Namespace(**{**vars(args), "eagle3_model_name_or_path": None})
+    report("Preparing the search")
+    # First: where it is missing it is compiled now, and the page says what it waits for.
+    native.core()
     report("Importing PyTorch")
     # Here and not above: the page is up before these seconds are over.
     from dart.cli.common import encode_messages, load_model

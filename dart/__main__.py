@@ -40,13 +40,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except SystemExit as end:  # argparse
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 2
-    except ImportError as error:
-        if "_core" not in f"{error.name} {error}":
-            raise
-        return _fail(
-            f"the C++ extension cannot be loaded ({error}). Build it: pip install -e . "
-            "(launch/demo.sh does so too)."
-        )
 
 
 def _run(arguments: list[str]) -> int:

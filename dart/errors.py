@@ -31,3 +31,7 @@ class HubError(DartError):
 
 class DeviceError(DartError):
     """The device does not exist or ran out of memory."""
+
+
+class ExtensionError(DartError):
+    """Something was asked for that only the C++ extension can do, and it is not there."""

@@ -1,4 +1,4 @@
-"""The n-gram store: typed face of the C++ store, builder and importer.
+"""The n-gram store: typed face of the core's store, builder and importer.
 
 Knows paths, array conversions and nothing of what is inside a file; counting, lookups and every
 check of a file are in csrc/. The file layout is in csrc/README.md.
@@ -11,13 +11,19 @@ import logging
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dart import _core
+from dart import native
 from dart.errors import CheckpointError, ConfigError
+from dart.folders import cache_folder
+
+if TYPE_CHECKING:
+    from dart import _core
+else:
+    _core = native.core()
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +60,7 @@ class NgramStore:
     __slots__ = ("_path", "core")
 
     def __init__(self, core: _core.NgramStore, path: str) -> None:
-        self.core = core  # handed to the C++ search
+        self.core = core  # handed to the search
         self._path = path
 
     @classmethod
@@ -114,7 +120,8 @@ class NgramStore:
     def verify(self) -> None:
         """Read the whole file and check every checksum and invariant.
 
-        raises     NgramFormatError that names the first damage found.
+        raises     NgramFormatError that names the first damage found; ExtensionError without
+                   the C++ extension.
         """
         self.core.verify()
 
@@ -133,7 +140,8 @@ def import_trie(
     source       checked completely before anything is written.
     destination  written to a temporary file beside it and renamed.
     exact        keep the counts; the only mode.
-    raises       CheckpointError (no such file, destination not writable), NgramFormatError.
+    raises       CheckpointError (no such file, destination not writable), NgramFormatError,
+                 ExtensionError.
     source       .trie layout as published with fvliang/DART.
     """
     if not exact:
@@ -152,7 +160,7 @@ def build(
     order        1 to 8.
     destination  written to a temporary file beside it and renamed.
     raises       ConfigError for an order or a token out of range; CheckpointError if the
-                 destination cannot be written.
+                 destination cannot be written; ExtensionError without the C++ extension.
     source       windows at the end of a document are shorter and count too, as in fvliang/DART.
     """
     if not 1 <= order <= MAX_ORDER:
@@ -195,7 +203,7 @@ def open_or_import(
         raise CheckpointError(f"{source} does not exist; expected an upstream .trie file.")
     state = source.stat()
     key = f"{source.resolve()}|{state.st_size}|{state.st_mtime_ns}"
-    folder = cache or Path(os.environ.get("DART_CACHE", Path.home() / ".cache" / "dart"))
+    folder = cache or cache_folder()
     store = (
         folder / "ngram" / f"{source.stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.ngram"
     )

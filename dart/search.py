@@ -1,4 +1,4 @@
-"""The n-gram-guided tree search: typed face of the C++ search.
+"""The n-gram-guided tree search: typed face of the core's search.
 
 Knows the default weights and array conversions; the search itself, its tie order and its error
 checks are described in csrc/include/dart/tree_search.h.
@@ -9,14 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dart import _core
+from dart import native
 from dart.errors import ConfigError, DartError
 from dart.ngram import MAX_ORDER, NgramStore, Tokens, to_token_array
 from dart.tree import DraftTree
+
+if TYPE_CHECKING:
+    from dart import _core
+else:
+    _core = native.core()
 
 LEVEL_DECAY = 0.7  # W_l = (l + 1) ** -0.7, upstream default
 LOGIT_DECAY = 0.9  # G_l = 0.9 ** l, upstream default

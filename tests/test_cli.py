@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dart import pure
 from dart.__main__ import COMMANDS, main
 from dart.cli.chat import Chat, paint, pieces_of
 from dart.cli.common import printable
@@ -171,14 +172,11 @@ def test_interrupt_is_130(monkeypatch, capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_missing_extension_is_explained(monkeypatch, capsys):
-    """Prevents an ImportError from greeting who forgot to build."""
-
-    def unbuilt(argv):
-        raise ImportError("cannot import name '_core' from 'dart'", name="dart")
-
-    monkeypatch.setattr("dart.cli.info.main", unbuilt)
-    assert "extension cannot be loaded" in fails(capsys, "info")
+def test_missing_extension_is_explained(monkeypatch, capsys, tmp_path):
+    """Prevents a traceback from greeting who makes a store where no extension can be built."""
+    monkeypatch.setattr("dart.ngram._core", pure)
+    said = fails(capsys, "ngram", "import", "any.trie", str(tmp_path / "x.ngram"))
+    assert "needs the C++ extension" in said
 
 
 def test_info_json(capsys, flags):
@@ -186,6 +184,7 @@ def test_info_json(capsys, flags):
     assert main(["info", "--json", *flags]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["extension"] is True
+    assert facts["fallback"] is None
     assert facts["model"]["decoders"] == ["dart", "eagle3", "baseline"]
     assert facts["model"]["ngram_store"]["order"] == 3
     assert facts["model"]["parameters"] > 0

@@ -15,10 +15,11 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 # Every arrow points down: a module may import those of lower levels only.
 LEVELS = [
-    {"errors", "stats", "__init__"},
-    {"config", "tree", "text", "hub", "packing", "_core"},
+    {"errors", "stats", "folders", "__init__"},
+    {"config", "tree", "text", "hub", "packing", "_core", "pure"},
+    {"native"},
     {"ngram", "cache"},
-    {"search", "layers", "drafter", "sampling", "verify"},
+    {"search", "layers", "drafter", "sampling", "verify", "acceptance"},
     {"draft_head"},
     {"target", "dart_head", "eagle3_head"},
     {"checkpoint", "decode"},

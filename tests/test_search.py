@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -6,13 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dart import ngram
+from dart import ngram, pure
 from dart.errors import ConfigError
 from dart.search import default_weights, search_tree
 from dart.tree import DraftTree
 from tests.conformance import CONFORMANCE, load_json
 from tests.reference import ngram as reference_ngram
-from tests.reference import search as reference_search
 
 SUITE = load_json("search_cases.json")
 
@@ -118,35 +118,68 @@ def problems(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+FIELDS = [field.name for field in dataclasses.fields(DraftTree)]
+
+
+class Counts:
+    """n-gram counts in a dict, as the search in Python takes them."""
+
+    def __init__(self, sequences: list[list[int]], order: int) -> None:
+        self.order = order
+        self.counts = reference_ngram.count_ngrams(sequences, order)
+
+    def probabilities(self, context: Any, tokens: Any) -> tuple[np.ndarray, np.ndarray]:
+        found = [
+            reference_ngram.probability(self.counts, self.order, context, token)
+            for token in tokens.tolist()
+        ]
+        q, matched = zip(*found, strict=True)
+        return np.array(q, np.float32), np.array(matched, np.int32)
+
+
 def check_against_reference(problem: dict[str, Any], folder: Path) -> None:
-    """Search with both, from the same counts; every number of every node must be equal."""
+    """Search in C++, in Python, and in Python from counts in a dict: every number must be equal."""
     problem = dict(problem)
     order, sequences = problem.pop("order"), problem.pop("sequences")
-    has_store = problem.pop("has_store")
-    counts = reference_ngram.count_ngrams(sequences, order)
-    store = ngram.build(sequences, order, folder / "search.ngram") if has_store else None
-
-    def lookup(context: list[int], token: int) -> tuple[np.float32, int]:
-        return reference_ngram.probability(counts, order, context, token)
-
-    arrays = problem.pop("topk_tokens"), problem.pop("topk_probs")
-    context, eos = problem.pop("context"), problem.pop("eos_token")
-    expected = reference_search.search(
-        *arrays, lookup if has_store else None, context, eos_tokens=eos, **problem
-    )
-    tree = search_tree(*arrays, store, context, eos_token=eos, **problem)
+    stores: list[Any] = [None, None, None]
+    if problem.pop("has_store"):
+        store = ngram.build(sequences, order, folder / "search.ngram")
+        stores = [store, pure.NgramStore.open(store.path), Counts(sequences, order)]
+    tree = search_tree(store=stores[0], **problem)
     assert_well_formed(tree)
-    assert tree.tokens[0] == context[-1]
-    assert paths_of(tree)[1:] == [node.path for node in expected]
-    for array, name in (
-        (tree.scores, "score"),
-        (tree.draft_probs, "p"),
-        (tree.ngram_probs, "q"),
-        (tree.matched_lengths, "matched"),
-        (tree.ranks, "rank"),
+    assert tree.tokens[0] == problem["context"][-1]
+    assert_same_tree(tree, pure_search_tree(store=stores[1], **problem))
+    everything = pure_search_tree(store=stores[2], **{**problem, "tree_size": 10**6})
+    assert_same_tree(tree, best_part(everything, problem["tree_size"]))
+
+
+def pure_search_tree(store: Any, eos_token: list[int], **problem: Any) -> DraftTree:
+    """The search in Python, given what dart.search.search_tree takes."""
+    for name, dtype in (
+        *(("topk_tokens", np.int32), ("context", np.int32), ("topk_probs", np.float32)),
+        *(("level_weights", np.float32), ("logit_weights", np.float32)),
     ):
-        assert array is not None
-        assert array[1:].tolist() == [getattr(node, name) for node in expected], name
+        problem[name] = np.array(problem[name], dtype)
+    return DraftTree(*pure.search_tree(store=store, eos_tokens=eos_token, **problem))
+
+
+def best_part(tree: DraftTree, tree_size: int) -> DraftTree:
+    """The tree cut to its best nodes; of equal ones those that come first in it."""
+    assert tree.scores is not None
+    falling = np.argsort(-tree.scores[1:], kind="stable")[:tree_size]
+    kept = np.concatenate([[0], 1 + np.sort(falling)])
+    index_of = dict(zip([-1, *kept.tolist()], range(-1, len(kept)), strict=True))
+    columns = {name: getattr(tree, name)[kept] for name in FIELDS}
+    columns["parents"] = np.array([index_of[parent] for parent in columns["parents"].tolist()])
+    return DraftTree(**columns)
+
+
+def assert_same_tree(tree: DraftTree, other: DraftTree) -> None:
+    """Every field of both, its type included."""
+    for name in FIELDS:
+        mine, theirs = getattr(tree, name), getattr(other, name)
+        assert mine.dtype == theirs.dtype, name
+        assert mine.tolist() == theirs.tolist(), name
 
 
 @settings(max_examples=300, deadline=None)

@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser().parse_args(argv)
     facts = environment()
     is_demo = args.base_model_name_or_path is None
-    if facts["extension"] and (not is_demo or _has_demo()):
+    if not is_demo or _has_demo():
         model = load_model(args)
         facts["model"] = {"name": args.base_model_name_or_path or "embedded demo", **sizes(model)}
     else:
@@ -54,18 +54,17 @@ def environment() -> dict[str, Any]:
     import transformers
 
     import dart
+    from dart import native
 
-    try:
-        from dart import _core
-    except ImportError:
-        _core = None
+    fallback = native.fallback_reason()
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
         "dart": dart.__version__,
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "transformers": transformers.__version__,
-        "extension": _core is not None,
+        "extension": fallback is None,
+        "fallback": fallback,
         "gpus": gpus,
         "threads": torch.get_num_threads(),
     }

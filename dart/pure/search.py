@@ -1,0 +1,219 @@
+"""The tree search with numpy: every extension of a beam's members, full sorts.
+
+What is searched and how ties are ordered is described in csrc/include/dart/tree_search.h. All
+scores are float32 in the compiled search's order of operations, so both give the same tree.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+_EPSILON = np.float32(1e-10)
+_MAX_WEIGHT = 1e6
+_MAX_PROBABILITY = np.float32(1.001)
+_MAX_CANDIDATES = _MAX_BEAM_WIDTH = 2**16
+_MAX_LEVELS = 2**15 - 1
+
+
+class Lookup(Protocol):
+    """What the search needs of an n-gram store."""
+
+    @property
+    def order(self) -> int:
+        """Length of the longest n-grams: no more than order - 1 tokens of a context matter."""
+        ...
+
+    def probabilities(self, context: Sequence[int], tokens: Ints) -> tuple[Floats, Ints]:
+        """Probabilities and matched lengths [n] of n tokens after the context."""
+        ...
+
+
+# One row per extension: all that was ever extended is kept until the tree is cut from it.
+_NODE = np.dtype(
+    [
+        ("token", np.int32),
+        ("parent", np.int64),  # row of the parent, -1 for the root
+        ("depth", np.int64),
+        ("created", np.int64),  # within its depth: place of the parent in the beam, then rank
+        ("score", np.float32),
+        ("p", np.float32),
+        ("q", np.float32),
+        ("matched", np.int32),
+        ("rank", np.int32),
+    ]
+)
+
+
+def search_tree(
+    topk_tokens: Ints,
+    topk_probs: Floats,
+    store: Lookup | None,
+    context: Ints,
+    *,
+    eos_tokens: Sequence[int],
+    tree_size: int,
+    beam_width: int,
+    ngram_weight: float,
+    level_weights: Floats,
+    logit_weights: Floats,
+) -> tuple[Longs, Longs, Floats, Floats, Floats, Ints, Ints]:
+    """As dart.search.search_tree, which describes the arguments.
+
+    returns  tokens, parents, scores, draft probabilities, n-gram probabilities, matched lengths
+             and ranks, each [N]
+    raises   ValueError for what is out of range
+    """
+    levels = len(topk_tokens)
+    _check(topk_tokens, context, beam_width, ngram_weight, level_weights, logit_weights)
+    beam = np.zeros(1, _NODE)
+    beam["parent"] = -1
+    rows = np.array([-1])  # of the beam's members
+    paths = [tuple(context.tolist())]
+    weight = np.float32(ngram_weight)
+    nodes = np.empty(0, _NODE)
+    for level in range(levels if tree_size > 0 else 0):
+        ranks, tokens, p = _distinct(topk_tokens[level], topk_probs[level], level)
+        if len(tokens) == 0:
+            break
+        q = np.zeros((len(beam), len(tokens)), np.float32)
+        matched = np.zeros((len(beam), len(tokens)), np.int32)
+        steps = np.tile(logit_weights[level] * _log(p), (len(beam), 1))
+        if store is not None and level > 0 and weight > 0:
+            # Scores never rise along a path: what is worse than the last node of a full tree has
+            # no descendant in it. It keeps its place, for the sake of those it keeps out.
+            is_hopeful = beam["score"] >= _last_score(nodes, tree_size)
+            for i, found in _look_up(store, paths, is_hopeful, tokens):
+                q[i], matched[i] = found
+            steps = steps + weight * _log(q)
+        extended = np.empty(q.shape, _NODE)  # [beam, candidates]
+        extended["token"], extended["rank"], extended["p"] = tokens, ranks, p
+        extended["q"], extended["matched"] = q, matched
+        extended["parent"] = rows[:, None]
+        extended["depth"] = level + 1
+        extended["created"] = np.arange(q.size).reshape(q.shape)
+        extended["score"] = beam["score"][:, None] + level_weights[level] * steps
+        extended = extended.reshape(-1)
+
+        is_eos = np.isin(extended["token"], list(eos_tokens))
+        best = np.lexsort((extended["created"], -extended["score"], is_eos))[:beam_width]
+        paths = [(*paths[i // len(tokens)], int(extended["token"][i])) for i in best.tolist()]
+        beam, rows = extended[best], len(nodes) + best
+        nodes = np.concatenate([nodes, extended])
+    return _make_tree(int(context[-1]), nodes, tree_size)
+
+
+def _make_tree(
+    root: int, nodes: NDArray[np.void], tree_size: int
+) -> tuple[Longs, Longs, Floats, Floats, Floats, Ints, Ints]:
+    """The best rows with the root before them, by depth, then falling score, then creation."""
+    score, depth, created = -nodes["score"], nodes["depth"], nodes["created"]
+    # A parent scores no less than its child and has less depth, so it is never cut before it.
+    chosen = np.lexsort((created, depth, score))[:tree_size]
+    chosen = chosen[np.lexsort((created[chosen], score[chosen], depth[chosen]))]
+    index_of = np.zeros(len(nodes) + 1, np.int64)  # the last one is the root's, row -1
+    index_of[chosen] = np.arange(1, len(chosen) + 1)
+    tree = np.zeros(len(chosen) + 1, _NODE)
+    tree["token"][0], tree["p"][0] = root, 1
+    tree[1:] = nodes[chosen]
+    parents = index_of[tree["parent"]]
+    parents[0] = -1
+    columns = (tree[name].copy() for name in ("score", "p", "q", "matched", "rank"))
+    return tree["token"].astype(np.int64), parents, *columns
+
+
+def _distinct(tokens: Ints, probs: Floats, level: int) -> tuple[Ints, Ints, Floats]:
+    """Ranks, tokens and probabilities by rank; of equal tokens the most probable, the first."""
+    is_bad = ~((probs >= 0) & (probs <= _MAX_PROBABILITY))  # NaN is neither
+    if is_bad.any():
+        rank = int(np.argmax(is_bad))
+        raise ValueError(
+            f"topk_probs[{level}, {rank}] is {probs[rank]:f}, expected a probability in 0..1"
+        )
+    by_token = np.lexsort((-probs, tokens))
+    by_token = by_token[tokens[by_token] >= 0]
+    is_first = np.ones(len(by_token), bool)
+    is_first[1:] = tokens[by_token[1:]] != tokens[by_token[:-1]]
+    ranks = np.sort(by_token[is_first]).astype(np.int32)
+    return ranks, tokens[ranks], np.minimum(probs[ranks], np.float32(1))
+
+
+def _last_score(nodes: NDArray[np.void], tree_size: int) -> float:
+    """Score of the worst node in the tree so far, -inf while there is room."""
+    if len(nodes) < tree_size:
+        return -math.inf
+    return -np.partition(-nodes["score"], tree_size - 1)[tree_size - 1]
+
+
+def _look_up(
+    store: Lookup, paths: list[tuple[int, ...]], is_wanted: NDArray[np.bool_], tokens: Ints
+) -> Iterator[tuple[int, tuple[Floats, Ints]]]:
+    """Index of each wanted path and what the store has of the tokens after it."""
+    known: dict[tuple[int, ...], tuple[Floats, Ints]] = {}  # many end in the same context
+    for i in np.flatnonzero(is_wanted).tolist():
+        tail = paths[i][max(0, len(paths[i]) - store.order + 1) :]
+        if tail not in known:
+            known[tail] = store.probabilities(tail, tokens)
+        yield i, known[tail]
+
+
+def _load_logf() -> Callable[[float], float]:
+    """The C library's float32 logarithm, as the compiled search uses: its ties are ties here.
+
+    Where there is none, the double's, rounded: trees may then differ in exact ties.
+    """
+    try:
+        logf = ctypes.CDLL(None).logf
+    except (AttributeError, OSError, TypeError):
+        return math.log
+    logf.restype, logf.argtypes = ctypes.c_float, [ctypes.c_float]
+    return logf
+
+
+_logf = _load_logf()
+
+
+def _log(probabilities: Floats) -> Floats:
+    """ln(p + epsilon), each value computed once: most n-gram probabilities are 0."""
+    values, places = np.unique(probabilities + _EPSILON, return_inverse=True)
+    logs = np.array([_logf(value) for value in values.tolist()], np.float32)
+    return logs[places].reshape(probabilities.shape)
+
+
+def _check(
+    tokens: Ints,
+    context: Ints,
+    beam_width: int,
+    ngram_weight: float,
+    level_weights: Floats,
+    logit_weights: Floats,
+) -> None:
+    levels, width = tokens.shape
+    if len(context) == 0:
+        raise ValueError("context is empty, expected at least the token of the root")
+    if width > _MAX_CANDIDATES or levels > _MAX_LEVELS:
+        raise ValueError("too many candidates or levels, expected at most 65536 and 32767")
+    if not 1 <= beam_width <= _MAX_BEAM_WIDTH:
+        raise ValueError(f"beam_width is {beam_width}, expected 1..{_MAX_BEAM_WIDTH}")
+    _check_weights("ngram_weight", [ngram_weight])
+    for name, weights in (("level_weights", level_weights), ("logit_weights", logit_weights)):
+        if len(weights) < levels:
+            raise ValueError(
+                f"{name} has {len(weights)} values, expected one for each of {levels} levels"
+            )
+        _check_weights(name, weights[:levels].tolist())
+
+
+def _check_weights(name: str, weights: Sequence[float]) -> None:
+    for weight in weights:
+        if not 0 <= weight <= _MAX_WEIGHT:  # NaN is neither
+            raise ValueError(f"{name} is {weight:f}, expected 0..1e6")

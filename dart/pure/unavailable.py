@@ -1,0 +1,28 @@
+"""What only the compiled core can do, as one error."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from dart.errors import ExtensionError
+
+
+def needs_extension(what: str) -> NoReturn:
+    """Raise ExtensionError: `what` (the start of a sentence) cannot be done here."""
+    raise ExtensionError(
+        f"{what} needs the C++ extension, which is not here; expected it in the package, or "
+        "pybind11 and a C++20 compiler to make it with. Install a compiler (Debian and Ubuntu: "
+        "apt install g++) and start again, or do this on another machine."
+    )
+
+
+class NgramBuilder:
+    """Stands in the place of the compiled builder and refuses."""
+
+    def __init__(self, order: int) -> None:
+        needs_extension("Building an n-gram store")
+
+
+def import_trie(source: str, destination: str) -> None:
+    """Raise ExtensionError."""
+    needs_extension("Importing a .trie file")
