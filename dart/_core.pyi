@@ -44,4 +44,6 @@ def search_tree(
     ngram_weight: float,
     level_weights: Floats,
     logit_weights: Floats,
+    acceptance: Floats | None,
+    min_score: float,
 ) -> tuple[Longs, Longs, Floats, Floats, Floats, Ints, Ints]: ...

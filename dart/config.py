@@ -46,12 +46,17 @@ class SamplingConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeConfig:
-    """The draft tree's shape (paper, Algorithm 1); `size` counts nodes without the root."""
+    """The draft tree's shape (paper, Algorithm 1); `size` counts nodes without the root.
+
+    min_probability  nodes that the target accepts with less than this probability are left out,
+                     where an acceptance model says so; what a node must be worth on the device
+    """
 
     size: int = 60
     beam_width: int = 20
     top_k: int = 25
     ngram_weight: float = 0.5
+    min_probability: float = 0.0
 
     def __post_init__(self) -> None:
         _require(0 <= self.size <= 1024, "tree size", self.size, "0 to 1024 drafted nodes")
@@ -59,6 +64,8 @@ class TreeConfig:
         _require(1 <= self.top_k <= 1024, "tree top_k", self.top_k, "1 to 1024")
         weight = self.ngram_weight
         _require(math.isfinite(weight) and weight >= 0, "ngram_weight", weight, "a number >= 0")
+        least = self.min_probability
+        _require(0.0 <= least <= 1.0, "min_probability", least, "a number from 0 to 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from dart.acceptance import AcceptanceModel
 from dart.cache import KVCache
 from dart.config import HeadConfig, TreeConfig
 from dart.draft_head import DraftHead
@@ -95,7 +96,10 @@ class DartHead(DraftHead):
 
 
 class DartDrafter:
-    """Drafts with one head forward and one n-gram-guided tree search (paper, Algorithm 1)."""
+    """Drafts with one head forward and one n-gram-guided tree search (paper, Algorithm 1).
+
+    acceptance  scores the nodes; None, or one made for another store, leaves upstream's weights
+    """
 
     def __init__(
         self,
@@ -103,11 +107,15 @@ class DartDrafter:
         target: DraftingTarget,
         store: NgramStore | None,
         config: TreeConfig,
+        acceptance: AcceptanceModel | None = None,
     ) -> None:
         self.head = head
         self.target = target
         self.store = store
         self.config = config
+        levels = head.config.draft_length + 1
+        is_fitting = store and acceptance and acceptance.fits(levels, store.order)
+        self._coefficients = acceptance.coefficients if acceptance and is_fitting else None
         self.aux_layers = target.draft_layers
         self.max_tree_size = config.size + 1
         self._device = head.norm.weight.device
@@ -145,6 +153,8 @@ class DartDrafter:
             tree_size=self.config.size,
             beam_width=self.config.beam_width,
             ngram_weight=self.config.ngram_weight,
+            acceptance=self._coefficients,
+            min_probability=0.0 if self._coefficients is None else self.config.min_probability,
         )
         clock.lap("search")
         return tree

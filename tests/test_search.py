@@ -1,4 +1,5 @@
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,18 @@ def problems(draw: st.DrawFn) -> dict[str, Any]:
         "order": draw(st.integers(1, 4)),
         "sequences": draw(st.lists(st.lists(st.integers(0, 4), max_size=12), max_size=3)),
         "has_store": draw(st.booleans()),
+        "acceptance": draw(st.none() | acceptance_models(levels)),
+        "min_probability": draw(st.sampled_from([0.0, 0.1, 0.4])),
     }
+
+
+@st.composite
+def acceptance_models(draw: st.DrawFn, levels: int) -> np.ndarray:
+    """Round coefficients, so that there are ties here, too."""
+    shape = (levels, draw(st.integers(1, 4)), 3)
+    values = st.sampled_from([-1.0, 0.0, 0.5, 1.0, 2.0])
+    flat = draw(st.lists(values, min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
+    return np.array(flat, np.float32).reshape(shape)
 
 
 FIELDS = [field.name for field in dataclasses.fields(DraftTree)]
@@ -160,6 +172,9 @@ def pure_search_tree(store: Any, eos_token: list[int], **problem: Any) -> DraftT
         *(("level_weights", np.float32), ("logit_weights", np.float32)),
     ):
         problem[name] = np.array(problem[name], dtype)
+    least = problem.pop("min_probability", 0.0)
+    problem["min_score"] = math.log(least) if least else -math.inf
+    problem.setdefault("acceptance", None)
     return DraftTree(*pure.search_tree(store=store, eos_tokens=eos_token, **problem))
 
 
@@ -180,6 +195,50 @@ def assert_same_tree(tree: DraftTree, other: DraftTree) -> None:
         mine, theirs = getattr(tree, name), getattr(other, name)
         assert mine.dtype == theirs.dtype, name
         assert mine.tolist() == theirs.tolist(), name
+
+
+def test_scores_with_a_model_are_log_probabilities(stores) -> None:
+    """A score that is no probability would cut nodes that are worth their place."""
+    model = np.array([[[1, 2, 0], [0, 0.5, 1], [-1, 0, 0.25]]] * 2, np.float32)
+    store = next(iter(stores.values()))
+    tokens, probs = np.array([[3, 5, 7], [2, 3, 4]]), np.array([[0.6, 0.3, 0.1]] * 2)
+    options = {"eos_token": None, "tree_size": 12, "acceptance": model}
+    tree = search_tree(tokens, probs, store, [3, 5], **options)
+    assert tree.scores is not None
+    assert len(tree) == 13
+    for node in range(1, 13):
+        path = tree.path_to(node)
+        share = 1.0
+        for step in path[1:]:
+            level, context = int(tree.depths[step]) - 1, [3, 5, *tree.tokens[path[1:]].tolist()]
+            context = context[: 2 + level]
+            q, matched = store.probabilities(context, [int(tree.tokens[step])])
+            length = min(int(matched[0]), 2)
+            a, b, c = model[level, length].tolist()
+            p = float(probs[level, tree.ranks[step]]) if tree.ranks is not None else 0.0
+            z = a + b * math.log(p) + (c * math.log(q[0]) if length else 0)
+            share *= 1 / (1 + math.exp(-z))
+        assert math.exp(tree.scores[node]) == pytest.approx(share, rel=1e-4)
+    cut = search_tree(tokens, probs, store, [3, 5], min_probability=0.05, **options)
+    worth = np.exp(tree.scores) >= 0.05
+    assert 1 < len(cut) < 13
+    assert cut.tokens.tolist() == tree.tokens[worth].tolist()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"acceptance": np.zeros((1, 2, 3))}, "each of 2 levels"),
+        ({"acceptance": np.zeros((2, 3))}, "shape"),
+        ({"acceptance": np.full((2, 2, 3), np.nan)}, "acceptance holds nan"),
+        ({"min_probability": 1.5}, "min_probability is 1.5"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused(changes, words) -> None:
+    """Coefficients read out of bounds would draft at random."""
+    probs = np.full((2, 3), 0.3)
+    with pytest.raises(ConfigError, match=words):
+        search_tree(np.ones((2, 3), int), probs, None, [1], eos_token=None, tree_size=4, **changes)
 
 
 @settings(max_examples=300, deadline=None)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from dart.acceptance import AcceptanceModel
 from dart.checkpoint import load_dart_head, load_eagle3_head
 from dart.config import Eagle3TreeConfig, GenerationConfig, SamplingConfig, TreeConfig
 from dart.dart_head import DartDrafter, DartHead
@@ -44,6 +45,7 @@ class DartModel:
     target       the target model; tokenizer  its tokenizer
     dart_head    None where no DART checkpoint was given; store  None where no n-gram file was
     eagle3_head  None where no EAGLE3 checkpoint was given
+    acceptance   scores DART's nodes; None where the DART checkpoint brings none
     """
 
     def __init__(
@@ -53,12 +55,14 @@ class DartModel:
         dart_head: DartHead | None = None,
         store: NgramStore | None = None,
         eagle3_head: Eagle3Head | None = None,
+        acceptance: AcceptanceModel | None = None,
     ) -> None:
         self.target = target
         self.tokenizer = tokenizer
         self.dart_head = dart_head
         self.store = store
         self.eagle3_head = eagle3_head
+        self.acceptance = acceptance
 
     @classmethod
     def from_pretrained(
@@ -111,6 +115,7 @@ class DartModel:
         if dart_model_name_or_path is not None:
             head = resolve(dart_model_name_or_path, hub=hub, patterns=_HEAD_FILES)
             self.dart_head = load_dart_head(head, target)
+            self.acceptance = AcceptanceModel.load(head)
         if ngram_model_name_or_path is not None:
             wanted = "small.trie" if is_small_ngram else "full.trie"
             path = resolve(ngram_model_name_or_path, hub=hub, patterns=[wanted, "*.ngram"])

@@ -66,6 +66,8 @@ def search_tree(
     ngram_weight: float,
     level_weights: Floats,
     logit_weights: Floats,
+    acceptance: Floats | None,
+    min_score: float,
 ) -> tuple[Longs, Longs, Floats, Floats, Floats, Ints, Ints]:
     """As dart.search.search_tree, which describes the arguments.
 
@@ -75,6 +77,7 @@ def search_tree(
     """
     levels = len(topk_tokens)
     _check(topk_tokens, context, beam_width, ngram_weight, level_weights, logit_weights)
+    _check_acceptance(acceptance, levels)
     beam = np.zeros(1, _NODE)
     beam["parent"] = -1
     rows = np.array([-1])  # of the beam's members
@@ -87,38 +90,47 @@ def search_tree(
             break
         q = np.zeros((len(beam), len(tokens)), np.float32)
         matched = np.zeros((len(beam), len(tokens)), np.int32)
-        steps = np.tile(logit_weights[level] * _log(p), (len(beam), 1))
-        if store is not None and level > 0 and weight > 0:
+        has_ngrams = acceptance is not None or (level > 0 and weight > 0)
+        if store is not None and has_ngrams:
             # Scores never rise along a path: what is worse than the last node of a full tree has
             # no descendant in it. It keeps its place, for the sake of those it keeps out.
             is_hopeful = beam["score"] >= _last_score(nodes, tree_size)
             for i, found in _look_up(store, paths, is_hopeful, tokens):
                 q[i], matched[i] = found
-            steps = steps + weight * _log(q)
+        if acceptance is not None:
+            steps = _log_acceptance(acceptance[level], _log(p), _log(q), matched)
+        else:
+            logits = np.tile(logit_weights[level] * _log(p), (len(beam), 1))
+            is_mixed = store is not None and has_ngrams
+            steps = level_weights[level] * (logits + weight * _log(q) if is_mixed else logits)
         extended = np.empty(q.shape, _NODE)  # [beam, candidates]
         extended["token"], extended["rank"], extended["p"] = tokens, ranks, p
         extended["q"], extended["matched"] = q, matched
         extended["parent"] = rows[:, None]
         extended["depth"] = level + 1
         extended["created"] = np.arange(q.size).reshape(q.shape)
-        extended["score"] = beam["score"][:, None] + level_weights[level] * steps
+        extended["score"] = beam["score"][:, None] + steps
         extended = extended.reshape(-1)
 
         is_eos = np.isin(extended["token"], list(eos_tokens))
         best = np.lexsort((extended["created"], -extended["score"], is_eos))[:beam_width]
+        best = best[extended["score"][best] >= min_score]
         paths = [(*paths[i // len(tokens)], int(extended["token"][i])) for i in best.tolist()]
         beam, rows = extended[best], len(nodes) + best
         nodes = np.concatenate([nodes, extended])
-    return _make_tree(int(context[-1]), nodes, tree_size)
+        if len(beam) == 0:
+            break
+    return _make_tree(int(context[-1]), nodes, tree_size, min_score)
 
 
 def _make_tree(
-    root: int, nodes: NDArray[np.void], tree_size: int
+    root: int, nodes: NDArray[np.void], tree_size: int, min_score: float
 ) -> tuple[Longs, Longs, Floats, Floats, Floats, Ints, Ints]:
     """The best rows with the root before them, by depth, then falling score, then creation."""
     score, depth, created = -nodes["score"], nodes["depth"], nodes["created"]
     # A parent scores no less than its child and has less depth, so it is never cut before it.
     chosen = np.lexsort((created, depth, score))[:tree_size]
+    chosen = chosen[nodes["score"][chosen] >= min_score]
     chosen = chosen[np.lexsort((created[chosen], score[chosen], depth[chosen]))]
     index_of = np.zeros(len(nodes) + 1, np.int64)  # the last one is the root's, row -1
     index_of[chosen] = np.arange(1, len(chosen) + 1)
@@ -166,20 +178,22 @@ def _look_up(
         yield i, known[tail]
 
 
-def _load_logf() -> Callable[[float], float]:
-    """The C library's float32 logarithm, as the compiled search uses: its ties are ties here.
+def _float_function(name: str, double: Callable[[float], float]) -> Callable[[float], float]:
+    """The C library's float32 function, as the compiled search uses: its ties are ties here.
 
     Where there is none, the double's, rounded: trees may then differ in exact ties.
     """
     try:
-        logf = ctypes.CDLL(None).logf
+        function = getattr(ctypes.CDLL(None), f"{name}f")
     except (AttributeError, OSError, TypeError):
-        return math.log
-    logf.restype, logf.argtypes = ctypes.c_float, [ctypes.c_float]
-    return logf
+        return double
+    function.restype, function.argtypes = ctypes.c_float, [ctypes.c_float]
+    return function
 
 
-_logf = _load_logf()
+_logf = _float_function("log", math.log)
+_expf = _float_function("exp", math.exp)
+_log1pf = _float_function("log1p", math.log1p)
 
 
 def _log(probabilities: Floats) -> Floats:
@@ -187,6 +201,21 @@ def _log(probabilities: Floats) -> Floats:
     values, places = np.unique(probabilities + _EPSILON, return_inverse=True)
     logs = np.array([_logf(value) for value in values.tolist()], np.float32)
     return logs[places].reshape(probabilities.shape)
+
+
+def _log_acceptance(model: Floats, log_p: Floats, log_q: Floats, matched: Ints) -> Floats:
+    """ln(sigmoid(z)) of each extension [beam, candidates]; `model` [matched lengths, 3]."""
+    a, b, c = np.moveaxis(model[np.minimum(matched, len(model) - 1)], -1, 0)
+    z = a + b * log_p
+    z = np.where(matched > 0, z + c * log_q, z)
+    values, places = np.unique(z, return_inverse=True)
+    logs = np.array([_log_sigmoid(value) for value in values.tolist()], np.float32)
+    return logs[places].reshape(z.shape)
+
+
+def _log_sigmoid(z: float) -> np.float32:
+    tail = np.float32(_log1pf(_expf(-abs(z))))
+    return -tail if z > 0 else np.float32(z) - tail
 
 
 def _check(
@@ -217,3 +246,18 @@ def _check_weights(name: str, weights: Sequence[float]) -> None:
     for weight in weights:
         if not 0 <= weight <= _MAX_WEIGHT:  # NaN is neither
             raise ValueError(f"{name} is {weight:f}, expected 0..1e6")
+
+
+def _check_acceptance(acceptance: Floats | None, levels: int) -> None:
+    if acceptance is None:
+        return
+    if acceptance.ndim != 3 or acceptance.shape[2] != 3:
+        raise ValueError("acceptance must have shape [levels, matched lengths, 3]")
+    if acceptance.shape[1] == 0 or acceptance.shape[0] < levels:
+        raise ValueError(
+            f"acceptance has {acceptance.size} values, expected three for each matched length of "
+            f"each of {levels} levels"
+        )
+    for value in acceptance.ravel().tolist():
+        if not abs(value) <= _MAX_WEIGHT:  # NaN is not
+            raise ValueError(f"acceptance holds {value:f}, expected -1e6..1e6")

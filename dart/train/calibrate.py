@@ -8,6 +8,7 @@ that the store has counted.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -118,7 +119,7 @@ def reliability(
     z = a + b * observed[:, 2] + np.where(length > 0, c * observed[:, 3], 0)
     predicted = 1 / (1 + np.exp(-np.clip(z, -30, 30)))
     bins = []
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in itertools.pairwise(edges):
         inside = (predicted >= low) & (predicted < high)
         if inside.any():
             bins.append(
