@@ -60,7 +60,7 @@ def launch_options() -> dict[str, Any]:
     """What every launch of this page needs, whoever launches it."""
     return {
         "theme": theme(),
-        "css_paths": [STATIC / "style.css", STATIC / "race.css"],
+        "css_paths": [STATIC / "style.css"],
         "footer_links": ["api", "settings"],
         "run_history": False,  # would keep every run in the visitor's browser
         "enable_monitoring": False,  # would be readable without logging in

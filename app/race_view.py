@@ -12,6 +12,7 @@ imported file, happens in the page (static/race) and comes to no server.
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,6 +22,7 @@ import gradio as gr
 from app.scripts import script
 
 _STATIC = Path(__file__).parent / "static"
+_SCHEMA = Path(__file__).with_name("trace.schema.json")
 
 
 def race_view(value: dict[str, Any], *, elem_id: str = "race") -> gr.HTML:
@@ -32,6 +34,7 @@ def race_view(value: dict[str, Any], *, elem_id: str = "race") -> gr.HTML:
         apply_default_css=False,
         elem_id=elem_id,
         plotly=_serve_plotly(),
+        schema=json.loads(_SCHEMA.read_text("utf-8")),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 import random
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,12 +48,39 @@ class Race:
 
     lines: list[dict[str, Any]]
     statistics: dict[str, RunStatistics] = field(default_factory=dict)
-    texts: dict[str, str] = field(default_factory=dict)
 
     @property
     def encoded(self) -> str:
         """The lines as the page gets them."""
         return "".join(json.dumps(line) + "\n" for line in self.lines)
+
+    def steps(self, decoder: str, busy: float = math.inf) -> list[dict[str, Any]]:
+        """A decoder's steps that had ended by a moment of its own clock."""
+        return [
+            line
+            for line in self.lines
+            if line["kind"] == "step" and line["decoder"] == decoder and line["busy"] <= busy
+        ]
+
+    def counters(self, decoder: str, busy: float = math.inf) -> dict[str, str]:
+        """What the page must show at that moment, by the definitions of dart/stats.py."""
+        statistics = RunStatistics()
+        for line in self.steps(decoder, busy):
+            tree = None if "prefill" in line["seconds"] else DraftTree.root_only(0)
+            tokens = [token for token, _, _ in line["tokens"]]
+            statistics.add(Step(tokens, line["accept"], tree, seconds=line["seconds"]))
+        speed, tau = statistics.tokens_per_second, statistics.tau
+        return {
+            "speed": "\u2013" if speed is None else f"{speed:.{0 if speed >= 100 else 1}f}",
+            "tau": "\u2013" if tau is None else f"{tau:.2f}",
+            "tokens": str(len(statistics.tokens)),
+            "steps": str(statistics.forwards),
+        }
+
+    def text(self, decoder: str, busy: float = math.inf) -> str:
+        """The text at that moment."""
+        steps = self.steps(decoder, busy)
+        return "".join(text for step in steps for _, text, _ in step["tokens"])
 
     def times(self) -> list[float]:
         """When each line was written, in seconds since the race began."""
@@ -217,7 +245,6 @@ def make_race(
                     "figures": lane.statistics.as_dict(),
                 }
             )  # fmt: skip
-        race.texts[name] = "".join(lane.pieces[: lane.done])
     busy = sum(lane.busy for lane in lanes.values())
     overhead = _short(1 - busy / wall)
     race.lines.append(

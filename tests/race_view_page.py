@@ -13,6 +13,7 @@ from typing import Any
 
 import gradio as gr
 
+from app.components import STATIC
 from app.layout import launch_options
 from app.race_view import race_view
 from tests.race_traces import Race, hostile_race, make_race
@@ -24,6 +25,8 @@ RACES = {
     "two": lambda: make_race(decoders=("dart", "eagle3"), tokens=60),
     "long": lambda: make_race(tokens=1200),
 }
+
+OPTIONS = {**launch_options(), "css_paths": [STATIC / "style.css", STATIC / "race.css"]}
 
 
 def stream(race: Race, run: int, hz: float = 10.0) -> Iterator[dict[str, Any]]:
@@ -65,4 +68,4 @@ def build_page(**races: Any) -> gr.Blocks:
 
 if __name__ == "__main__":
     port = int(sys.argv[1]) if len(sys.argv) > 1 else None
-    build_page().launch(server_name="127.0.0.1", server_port=port, quiet=True, **launch_options())
+    build_page().launch(server_name="127.0.0.1", server_port=port, quiet=True, **OPTIONS)

@@ -106,7 +106,7 @@ applyMarks();
 chooser.addEventListener("change", async () => {
   const [file] = chooser.files;
   if (!file) return;
-  const { trace: found, refused } = await importTrace(file);
+  const { trace: found, refused } = await importTrace(file, props.schema);
   chooser.value = ""; // the same file may be chosen again
   if (refused) {
     say(`${file.name} was refused. ${refused}`);

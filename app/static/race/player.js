@@ -29,6 +29,7 @@ export class Player {
     this.scrubber.addEventListener("input", () => this.seek(Number(this.scrubber.value)));
     this.label = make("span", "race-position");
     this.latest = button("race-plain", "", () => this.toLatest(), "Live");
+    this.latest.id = "race-latest";
     this.node.append(
       this.play, this.scrubber, this.label, this.latest,
       field("race-select", choice("race-speed", SPEEDS.map((x) => [String(x), `\u00d7${x}`]), "1", (value) => {

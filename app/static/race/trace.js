@@ -1,5 +1,5 @@
 // What was recorded of one race. It only grows, and every view asks it for "the race up to time t".
-// The lines are described in app/trace.py; live lines and an imported file's events come in alike.
+// The lines are described in app/trace.schema.json; live lines and an imported file's events come in alike.
 
 export const CLOCKS = { busy: "each decoder\u2019s own clock", wall: "wall clock" };
 
@@ -12,7 +12,8 @@ export class Lane { // one decoder
     this.end = null;
   }
 
-  addStep(line) {
+  // gap: seconds around the step that no decoder's clock holds
+  addStep(line, gap) {
     const before = this.steps.length ? this.steps[this.steps.length - 1].total : START;
     const prefill = line.seconds.prefill;
     const isPrefill = prefill !== undefined;
@@ -21,6 +22,7 @@ export class Lane { // one decoder
       draft: before.stages.draft + spent("draft"),
       search: before.stages.search + spent("search"),
       verify: before.stages.verify + spent("verify"),
+      other: before.stages.other + (isPrefill ? 0 : gap),
     };
     const total = {
       tokens: before.tokens + line.tokens.length,
@@ -35,7 +37,7 @@ export class Lane { // one decoder
     const number = this.steps.length;
     for (const [id, text, source] of line.tokens) this.pieces.push({ id, text, source, step: number });
     if (line.tree) this.depth = Math.max(this.depth, deepest(line.tree.parents));
-    this.steps.push({ ...line, number, total, depth: line.tree ? deepest(line.tree.parents) : 0 });
+    this.steps.push({ ...line, number, gap, total, depth: line.tree ? deepest(line.tree.parents) : 0 });
   }
 
   // How many steps had ended by time t of that clock.
@@ -64,7 +66,7 @@ export class Lane { // one decoder
 
 const START = {
   tokens: 0, forwards: 0, decoded: 0, accepted: 0, drafted: 0, prefill: 0, busy: 0,
-  stages: { draft: 0, search: 0, verify: 0 },
+  stages: { draft: 0, search: 0, verify: 0, other: 0 },
 };
 
 export function deepest(parents) {
@@ -87,7 +89,7 @@ export function figures(lane, shown) {
     steps: total.forwards,
     tau: total.forwards ? total.decoded / total.forwards : null,
     speed: total.decoded && seconds > 0 ? total.decoded / seconds : null,
-    seconds: { ...total.stages, other: Math.max(0, total.busy - total.prefill - seconds) },
+    seconds: total.stages,
   };
 }
 
@@ -96,6 +98,7 @@ export class Trace {
     this.header = null;
     this.lanes = new Map(); // in the order of the panes
     this.summary = null;
+    this.clock = 0; // the wall clock at the last event
     this.trouble = ""; // a sentence where a line could not be read
     this.read = 0; // characters of `lines` that were looked at
     this.version = 0; // grows with every line
@@ -125,10 +128,19 @@ export class Trace {
       for (const name of header.decoders) this.lanes.set(name, new Lane(name));
       return;
     }
-    if (line.kind === "step") this.lanes.get(line.decoder).addStep(line);
-    else if (line.kind === "end") this.lanes.get(line.decoder).end = line;
-    else if (line.kind === "summary") this.summary = line;
     this.events.push(line);
+    if (line.kind === "summary") {
+      this.summary = line;
+      return;
+    }
+    const lane = this.lanes.get(line.decoder);
+    if (line.kind === "end") {
+      lane.end = line;
+    } else {
+      const spent = Object.values(line.seconds).reduce((sum, seconds) => sum + seconds, 0);
+      lane.addStep(line, Math.max(0, line.t - this.clock - spent));
+    }
+    this.clock = line.t;
   }
 
   get isComplete() {

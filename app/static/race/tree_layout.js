@@ -41,10 +41,15 @@ export function layOut(step) {
     depth: Math.max(...x, hasBonus ? x[last] + 1 : 0),
     low: Math.min(...y),
     high: Math.max(...y),
-    bonus: hasBonus
-      ? { x: x[last] + 1, y: 0, id: tree.chosen[last], text: tree.chosen_texts[last], parent: last }
-      : null,
+    bonus: hasBonus ? { x: x[last] + 1, y: 0, ...bonusToken(step), parent: last } : null,
   };
+}
+
+function bonusToken({ tree, tokens }) {
+  const last = tree.path[tree.path.length - 1];
+  const [id, text] = tokens[tokens.length - 1];
+  // A tree's text is the token's own; a step's may lack what only completes a character.
+  return { id, text: tree.chosen_texts ? tree.chosen_texts[last] : text };
 }
 
 function extent(taken) {

@@ -198,7 +198,7 @@ export class TreePanel {
     if (this.drawn.split(" ")[0] !== this.decoder || !this.follow) setText(this.picked, "");
     this.drawn = key;
     this.step_ = { step, layout };
-    setText(this.caption, describe(lane, step));
+    setText(this.caption, describe(step));
     this.table.show(step, layout);
   }
 
@@ -273,12 +273,10 @@ function nothingToDraw(decoder, step) {
   return "Nothing was drafted in this step.";
 }
 
-function describe(lane, step) {
-  const before = lane.steps[step.number - 1].total.busy;
-  const spent = Object.values(step.seconds).reduce((sum, seconds) => sum + seconds, 0);
+function describe(step) {
   const parts = [
     `${step.tree.ids.length - 1} drafted, ${step.accept} accepted${step.tokens.length > step.accept ? " + 1 bonus" : ""}`,
-    stepTimes(step, step.busy - before - spent),
+    stepTimes(step),
   ];
   return parts.filter(Boolean).join(" \u00b7 ");
 }

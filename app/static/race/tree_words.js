@@ -17,6 +17,7 @@ export function significant(number) {
 export function fate(tree, layout, node) {
   const state = layout.state[node];
   if (state === "root" || state === "accepted") return FATES[state];
+  if (!tree.chosen_texts) return FATES[state];
   const chosen = quoted(tree.chosen_texts[tree.parents[node]]);
   if (state === "rejected") return `${FATES.rejected}: the target chose ${chosen}`;
   return `${FATES.unreached}; there the target would choose ${chosen}`;
@@ -56,10 +57,10 @@ export function stepSummary(step, layout, decoder) {
 }
 
 // Milliseconds of a step by stage, for those it has.
-export function stepTimes(step, other) {
+export function stepTimes(step) {
   const parts = ["draft", "search", "verify"]
     .filter((stage) => step.seconds[stage] !== undefined)
     .map((stage) => `${stage} ${fixed(1000 * step.seconds[stage], 1)}`);
-  if (other > 5e-5) parts.push(`other ${fixed(1000 * other, 1)}`);
+  if (step.gap > 5e-5) parts.push(`other ${fixed(1000 * step.gap, 1)}`);
   return parts.length ? `${parts.join(" + ")} ms` : "";
 }
