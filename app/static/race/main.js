@@ -56,7 +56,7 @@ const note = make("div", "race-note");
 note.setAttribute("role", "status");
 const source = make("div", "race-source");
 const sourceText = make("span");
-source.append(sourceText, button("race-plain", "", closeFile, "Close it"));
+source.append(sourceText, button("race-plain", "", closeFile, "Close file"));
 source.hidden = true;
 const empty = make("div", "race-empty");
 empty.append(

@@ -27,8 +27,7 @@ export class TreeDrawing {
 
   show(step, layout, look) {
     const { tree } = step;
-    const { colours, height } = look;
-    const width = this.node.clientWidth || 600;
+    const { colours, height, width } = look;
     const px = (x) => 24 + (x * (width - 90)) / Math.max(1, look.depth);
     const py = (y) => ((look.high + 1 - y) * height) / (look.high - look.low + 2);
     const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, width, height });

@@ -3,6 +3,7 @@ import { fate, isSupported, nodeFacts } from "./tree_words.js";
 import { quoted, shortened, visible } from "./tokens.js";
 
 const LABEL = 12; // characters
+const CHARACTER = 7.6; // pixels across
 const CURVE = Array.from({ length: 13 }, (_, i) => i / 12);
 const ROOM = { width: 84, height: 9.5 }; // pixels a small label needs
 
@@ -37,14 +38,14 @@ function edges(pairs) {
 }
 
 // Labels are traces of their own: Plotly loses some where a trace holds empty ones.
-function labels(places, across, position, font) {
+function labels(places, across, most, position, font) {
   return {
     x: places.map(({ x }) => x),
     y: places.map(({ y }) => y),
     type: "scatter",
     mode: "markers+text",
     marker: { size: across, opacity: 0 }, // only keeps the text off the node
-    text: places.map(({ text }) => escaped(shortened(visible(text), LABEL))),
+    text: places.map(({ text }) => escaped(shortened(visible(text), most))),
     textposition: position,
     textfont: font,
     cliponaxis: false,
@@ -82,7 +83,12 @@ export function figure(step, layout, look) {
   });
   const small = (node) => nodeSize(tree, node, pitch);
   const isParent = new Set(tree.parents);
-  const hasRoom = pitch >= ROOM.height && look.width / (look.depth + 1) >= ROOM.width;
+  const column = look.width / (look.depth + 1);
+  const hasRoom = pitch >= ROOM.height && column >= ROOM.width;
+  // On the path, narrow columns share: every other label goes below the line.
+  const isNarrow = column < 0.8 * ROOM.width;
+  const onPath = [...of("root", "accepted").map(at), ...(bonus ? [bonus] : [])];
+  const fitting = Math.max(2, Math.min(LABEL, Math.floor(((isNarrow ? 2 : 1) * column) / CHARACTER)));
   const named = hasRoom ? of("unreached", "rejected").filter((node) => !isParent.has(node)) : [];
   const data = [
     { ...edgesTo(of("unreached", "rejected")), line: { color: colours.faint, width: 1 } },
@@ -107,9 +113,10 @@ export function figure(step, layout, look) {
           + "bonus: the target\u2019s own token after the accepted path"] : [],
       marker: { size: 14, symbol: "square", color: colours.bonus, line: { color: colours.panel, width: 1.4 } },
     },
-    labels(named.map(at), 11, "middle right", { size: 10.5, color: colours.soft, family: look.mono }),
+    labels(named.map(at), 11, LABEL, "middle right", { size: 10.5, color: colours.soft, family: look.mono }),
     labels(
-      [...of("root", "accepted").map(at), ...(bonus ? [bonus] : [])], 15, "top center",
+      onPath, 15, fitting,
+      onPath.map((_, i) => (isNarrow && i % 2 ? "bottom center" : "top center")),
       { size: 12.5, color: colours.text, family: look.mono },
     ),
   ];

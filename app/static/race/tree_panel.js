@@ -35,9 +35,9 @@ export class TreePanel {
     new MutationObserver(() => this.refresh()).observe(document.body, { attributeFilter: ["class"] });
     let width = 0;
     new ResizeObserver(([entry]) => {
-      if (Math.abs(entry.contentRect.width - width) < 2) return;
+      if (entry.contentRect.width === width) return;
       width = entry.contentRect.width;
-      this.refresh();
+      if (width) this.refresh();
     }).observe(this.canvas);
   }
 
@@ -188,9 +188,10 @@ export class TreePanel {
     const key = `${this.decoder} ${this.step}`;
     if (key === this.drawn || !this.view) return;
     this.notice(this.plain || "");
+    this.canvas.hidden = false;
+    if (!this.canvas.clientWidth) return; // on a page behind another; drawn when that is left
     const layout = layOut(step);
     const began = performance.now();
-    this.canvas.hidden = false;
     this.canvas.setAttribute("aria-label", stepSummary(step, layout, this.decoder));
     this.view.show(step, layout, this.look(lane, layout));
     this.drawnAt = performance.now();
@@ -221,12 +222,12 @@ export class TreePanel {
     this.extents.set(lane.name, known);
     const style = getComputedStyle(this.node);
     const colour = (name) => style.getPropertyValue(`--dart-${name}`).trim();
-    const height = this.canvas.clientHeight || 340;
+    const height = this.canvas.clientHeight;
     return {
       ...known,
       depth: lane.depth + 1,
       height,
-      width: this.canvas.clientWidth || 600,
+      width: this.canvas.clientWidth,
       pitch: (height - 36) / (known.high - known.low + 2), // pixels between two rows
       revision: lane.name,
       font: style.fontFamily,

@@ -2,7 +2,7 @@
 // package; it is fetched when the page has come up, so that a replay needs no server.
 import { figure } from "./tree_figure.js";
 
-const CONFIG = { displayModeBar: false, responsive: true, doubleClick: "reset", scrollZoom: false };
+const CONFIG = { displayModeBar: false, responsive: false, doubleClick: "reset", scrollZoom: false };
 
 // url of plotly.min.js -> the library; rejects where it is not there
 export function loadPlotly(url) {
@@ -22,13 +22,16 @@ export class TreePlot {
     this.plotly = plotly;
     this.onPick = onPick;
     this.listening = false;
-    this.drawing = Promise.resolve();
   }
 
   show(step, layout, look) {
     const { data, layout: plan } = figure(step, layout, look);
-    this.drawing = this.plotly.react(this.node, data, plan, CONFIG);
-    if (this.listening) return;
+    this.plotly.react(this.node, data, plan, CONFIG);
+    if (this.listening) {
+      const { width, height } = this.node._fullLayout;
+      if (width !== look.width || height !== look.height) this.plotly.Plots.resize(this.node);
+      return;
+    }
     this.listening = true;
     this.node.on("plotly_click", (event) => this.onPick(event.points[0].customdata));
   }
