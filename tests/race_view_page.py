@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gradio as gr
@@ -44,7 +44,7 @@ def stream(race: Race, run: int, hz: float = 10.0) -> Iterator[dict[str, Any]]:
     yield {"run": run, "state": "finished", "lines": text, "note": ""}
 
 
-def build_page(**races: Any) -> gr.Blocks:
+def build_page(**races: Callable[[], Race]) -> gr.Blocks:
     """One button per race; each run has a number of its own."""
     counter = iter(range(1, 1_000_000))
     idle = {"run": 0, "state": "idle", "lines": "", "note": ""}
@@ -56,13 +56,11 @@ def build_page(**races: Any) -> gr.Blocks:
         view = race_view(idle)
         for name, button in buttons.items():
             make = (races or RACES)[name]
-            button.click(
-                lambda make=make: (yield from stream(make(), next(counter))),
-                None,
-                view,
-                show_progress="hidden",
-                concurrency_limit=None,
-            )
+
+            def run(make: Callable[[], Race] = make) -> Iterator[dict[str, Any]]:
+                yield from stream(make(), next(counter))
+
+            button.click(run, None, view, show_progress="hidden", concurrency_limit=None)
     return demo
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 import pytest
@@ -354,7 +355,7 @@ def spoiled(path: str, value) -> dict:
     """The trace of RACE with one field of it changed; `path` as the page would name it."""
     trace = copy.deepcopy(trace_file(RACE))
     *way, last = [int(key) if key.isdigit() else key for key in path.split(".")]
-    place = trace
+    place: Any = trace
     for key in way:
         place = place[key]
     if value is KeyError:

@@ -93,9 +93,8 @@ export class TreePanel {
   }
 
   useDrawing(reason) {
-    this.use(new TreeDrawing(this.canvas, (node) => this.pick(node)));
     this.plain = `${reason}: this is a plain drawing.`;
-    this.refresh();
+    this.use(new TreeDrawing(this.canvas, (node) => this.pick(node)));
   }
 
   notice(text) {
@@ -109,6 +108,8 @@ export class TreePanel {
   }
 
   clear() {
+    clearTimeout(this.later);
+    this.later = 0;
     this.trace = null;
     this.decoder = null;
     this.follow = this.box.checked = true;
@@ -153,7 +154,7 @@ export class TreePanel {
     }
     clearTimeout(this.later);
     this.later = 0;
-    if (this.trace) this.draw();
+    this.draw();
   }
 
   buildChoice(decoders) {
@@ -198,14 +199,14 @@ export class TreePanel {
     this.cost = this.drawnAt - began;
     if (this.drawn.split(" ")[0] !== this.decoder || !this.follow) setText(this.picked, "");
     this.drawn = key;
-    this.step_ = { step, layout };
+    this.drawnStep = { step, layout };
     setText(this.caption, describe(step));
     this.table.show(step, layout);
   }
 
   empty(text) {
     this.drawn = "";
-    this.step_ = null;
+    this.drawnStep = null;
     if (this.view) this.view.clear();
     this.canvas.hidden = true;
     setText(this.caption, "");
@@ -243,8 +244,8 @@ export class TreePanel {
 
   // A click on a node: its path as text, and what is known of it.
   pick(node) {
-    if (!this.step_) return;
-    const { step, layout } = this.step_;
+    if (!this.drawnStep) return;
+    const { step, layout } = this.drawnStep;
     const { tree } = step;
     const isBonus = node === "bonus";
     const path = pathTo(tree.parents, isBonus ? layout.bonus.parent : node);
