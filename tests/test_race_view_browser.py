@@ -434,7 +434,7 @@ def test_a_difference_an_error_and_nothing_accepted_are_said(page):
     show(page, nothing)
     foot = page.inner_text(".race-pane[data-decoder=dart] .race-pane-foot")
     assert "the target chose another one every time" in foot
-    assert page.locator("#pane-eagle3").count() == 0
+    assert page.is_hidden("#pane-eagle3")
     for line in nothing.lines:
         if line["kind"] == "step":
             line["tree"] = None

@@ -23,8 +23,8 @@ let run = null;
 let live = new Trace(); // the race this page is connected to
 let opened = null; // an imported file, {trace, name}, instead
 let trace = null; // the one of the two that the views were built for
+let isBuilt = false; // whether it had its header then
 let differences = new Map();
-let panes = new Map();
 let announced = null;
 let chartsAt = 0;
 
@@ -65,6 +65,8 @@ empty.append(
     + "target accepts and what it costs is recorded step by step: live, and to replay afterwards."),
 );
 const paneRow = make("div", "race-panes");
+// All of them are always there; those of decoders that do not run are hidden.
+const panes = new Map(Object.keys(LABELS).map((name) => [name, new Pane(name, (step) => tree.go(step, name))]));
 const track = make("section", "race-card race-timeline");
 track.setAttribute("aria-label", "Time");
 track.append(lanes.node, player.node);
@@ -139,7 +141,7 @@ function draw() {
   }
   live.feed(value.lines || "");
   const current = opened ? opened.trace : live;
-  if (current !== trace || Boolean(current.header) !== panes.size > 0) build(current);
+  if (current !== trace || Boolean(current.header) !== isBuilt) build(current);
   root.dataset.state = opened ? "opened" : value.state || "idle";
   const words = [refusal, trace.trouble, opened ? "" : value.note].filter(Boolean).join(" ");
   setText(note, words);
@@ -172,16 +174,18 @@ function build(current) {
   empty.hidden = Boolean(trace.header);
   saveButton.disabled = !trace.header;
   source.hidden = !opened;
-  paneRow.replaceChildren();
-  panes = new Map();
+  isBuilt = Boolean(trace.header);
+  for (const pane of panes.values()) {
+    pane.clear();
+    pane.node.hidden = !trace.lanes.has(pane.name);
+    paneRow.append(pane.node);
+  }
   differences = new Map();
   announced = opened ? trace : null;
   if (!trace.header) return;
   const base = reference(trace);
   for (const [name, lane] of trace.lanes) {
-    const pane = new Pane(name, (step) => tree.go(step, name));
-    panes.set(name, pane);
-    paneRow.append(pane.node);
+    paneRow.append(panes.get(name).node); // into their order
     if (name !== base) differences.set(name, new Difference(lane, trace.lanes.get(base)));
   }
   setText(provenance, provenanceSentence(trace.header));
@@ -192,13 +196,13 @@ let pickedKey = "";
 function showPanes(moment) {
   const base = reference(trace);
   const baseline = moment.baseline;
-  for (const [name, pane] of panes) {
+  for (const name of trace.lanes.keys()) {
     const now = moment[name];
     const difference = differences.get(name);
     const comparison = difference
       ? compared(difference.at(now.figures.tokens, moment[base].figures.tokens), now, moment[base], base) : null;
     const speeds = baseline && name !== "baseline" && now.figures.speed && baseline.figures.speed;
-    pane.show(now, {
+    panes.get(name).show(now, {
       settings: trace.header.settings,
       isReference: name === base && trace.lanes.size > 1,
       speedup: speeds ? now.figures.speed / baseline.figures.speed : null,
@@ -209,8 +213,8 @@ function showPanes(moment) {
   const key = chosen ? `${chosen.decoder} ${chosen.step} ${moment[chosen.decoder].shown}` : "";
   if (key === pickedKey) return;
   pickedKey = key;
-  for (const [name, pane] of panes) {
-    pane.text.pick(trace.lanes.get(name).pieces, chosen && chosen.decoder === name ? chosen.step : -1);
+  for (const [name, lane] of trace.lanes) {
+    panes.get(name).text.pick(lane.pieces, chosen && chosen.decoder === name ? chosen.step : -1);
   }
 }
 
@@ -218,7 +222,7 @@ function showPanes(moment) {
 function announce(moment) {
   if (!trace.isComplete || announced === trace || !player.isLatest) return;
   announced = trace;
-  const results = [...panes.keys()].map((name) => {
+  const results = [...trace.lanes.keys()].map((name) => {
     const pane = panes.get(name);
     const parts = [`${LABELS[name]} ${speedText(moment[name].figures.speed)} tokens per second`];
     if (!pane.speedup.hidden) parts.push(`${pane.speedup.textContent.slice(1)} times the Baseline`);

@@ -1,5 +1,5 @@
 // One decoder's pane: name, badges, counters, text, and how it ended.
-import { fixed, make, plural, setText, speedText } from "../dom.js";
+import { DASH, fixed, make, plural, setText, speedText } from "../dom.js";
 import { TokenText } from "./text.js";
 import { LABELS, quoted } from "./tokens.js";
 
@@ -48,6 +48,10 @@ export class Pane {
 
   clear() {
     this.text.clear();
+    for (const number of Object.values(this.numbers)) number.textContent = DASH;
+    this.speedup.hidden = true;
+    this.same.hidden = true;
+    this.foot.textContent = "";
   }
 
   // now: this decoder's part of Trace.at; context: {settings, isReference, speedup, comparison}
