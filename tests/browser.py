@@ -1,26 +1,39 @@
-"""A Chromium for the tests, and a watch over what pages do in it. Needs playwright.
-
-DART_CHROMIUM names a browser.
-"""
+"""A served page, and a browser that holds against it what goes wrong on it."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-LOCAL = ("127.0.0.1", "localhost", "")
+from app import layout
+from app.engine import Engine
+
 WAIT = 30_000  # milliseconds; a shared machine may be slow, a broken page never gets there
+_LOCAL = ("127.0.0.1", "localhost", "")
+
+
+@contextmanager
+def serve(engine: Engine) -> Iterator[str]:
+    """The page of an engine, at an address of this machine."""
+    demo = layout.build_ui(engine)
+    _, url, _ = demo.launch(
+        prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", **layout.launch_options()
+    )
+    try:
+        yield url
+    finally:
+        demo.close()
 
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """A running browser; skips where there is none."""
+    """A headless Chromium; skips the test where there is none. DART_CHROMIUM names one."""
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed (pip install playwright)"
     )
@@ -38,20 +51,38 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
-def new_page(browser: Any, complaints: list[str], **options: Any) -> Any:
-    """A page in a context of its own; what goes wrong on it is added to `complaints`."""
-    size = {"width": 1280, "height": 1600}
-    context = browser.new_context(viewport=size, reduced_motion="reduce", **options)
-    page = context.new_page()
-    page.set_default_timeout(WAIT)
+def opener(browser: Any) -> Generator[Callable[..., Any], None, None]:
+    """Opens pages, each in a session of its own, and fails on what went wrong on any of them."""
+    contexts, complaints = [], []
 
-    def check(request: Any) -> None:
-        parts = urlsplit(request.url)
-        if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname not in LOCAL:
-            complaints.append(f"foreign request: {request.url}")
+    def watch(page: Any) -> None:
+        page.on("pageerror", lambda error: complaints.append(f"exception: {error}"))
+        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+        page.on("request", lambda request: _check_local(request.url, complaints))
+        page.on("response", lambda r: complaints.append(r.url) if r.status >= 400 else None)
 
-    page.on("pageerror", lambda error: complaints.append(f"exception: {error}"))
-    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
-    page.on("request", check)
-    page.on("response", lambda r: complaints.append(r.url) if r.status >= 400 else None)
-    return page
+    def open_page(url: str, ready: bool = True, tab: str = "Race", **options: Any) -> Any:
+        context = browser.new_context(
+            viewport={"width": 1280, "height": 800}, reduced_motion="reduce", **options
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(WAIT)
+        watch(page)
+        page.goto(url)
+        if ready:
+            page.wait_for_selector(".dart-status[data-state=ready]")
+        if tab != "Race":
+            page.click(f"#pages button[role=tab]:has-text('{tab}')")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def _check_local(url: str, complaints: list[str]) -> None:
+    parts = urlsplit(url)
+    if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname not in _LOCAL:
+        complaints.append(f"foreign request: {url}")

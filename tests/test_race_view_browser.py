@@ -19,7 +19,7 @@ from fastapi import FastAPI
 
 from app import race_view as view_module
 from app.race_view import race_view
-from tests.browser import chromium, new_page
+from tests.browser import chromium, opener
 from tests.race_traces import DECODERS, HOSTILE_TOKENS, Race, hostile_race, make_race, trace_file
 from tests.race_view_page import OPTIONS, build_page
 
@@ -45,26 +45,18 @@ def url():
 
 
 @pytest.fixture(scope="module")
-def complaints():
-    return []
+def opened(browser):
+    yield from opener(browser)
 
 
 @pytest.fixture(scope="module")
-def shared_page(browser, url, complaints):
-    page = new_page(browser, complaints)
-    page.goto(url)
+def page(opened, url):
+    """One page for all tests that open a file on it; whatever goes wrong fails the last of them."""
+    page = opened(url, ready=False)
+    page.set_viewport_size({"width": 1280, "height": 1600})
     page.wait_for_selector(".race-bar")
     page.wait_for_function("window.Plotly !== undefined")
-    yield page
-    page.context.close()
-
-
-@pytest.fixture
-def page(shared_page, complaints):
-    """A page that has come up, on which nothing may go wrong while the test runs."""
-    complaints.clear()
-    yield shared_page
-    assert complaints == []
+    return page
 
 
 def open_trace(page, trace, name="trace.json") -> None:
@@ -478,7 +470,7 @@ def test_both_themes_and_a_phone(page, tmp_path):
         page.evaluate("document.body.classList.remove('dark')")
 
 
-def test_under_a_path_and_without_plotly(browser, monkeypatch):
+def test_under_a_path_and_without_plotly(opened, monkeypatch):
     """Behind a proxy the plot's script must be found; without it the tree is drawn plainly."""
 
     def blocks() -> gr.Blocks:
@@ -500,9 +492,7 @@ def test_under_a_path_and_without_plotly(browser, monkeypatch):
             assert thread.is_alive()
             thread.join(0.05)
         port = server.servers[0].sockets[0].getsockname()[1]
-        complaints = []
-        page = new_page(browser, complaints)
-        page.goto(f"http://127.0.0.1:{port}/with/plotly/")
+        page = opened(f"http://127.0.0.1:{port}/with/plotly/", ready=False)
         page.wait_for_function("window.Plotly !== undefined")
         show(page, RACE)
         page.wait_for_selector("#tree .scatterlayer")
@@ -513,8 +503,7 @@ def test_under_a_path_and_without_plotly(browser, monkeypatch):
         page.locator("#tree circle").first.click()
         page.wait_for_selector(".race-picked b")
         assert page.locator("#tree circle title").count() > 1
-        page.context.close()
-        assert complaints == []
+        page.goto("about:blank")
     finally:
         server.should_exit = True
         thread.join(20)
