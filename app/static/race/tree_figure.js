@@ -82,6 +82,7 @@ export function figure(step, layout, look) {
     },
   });
   const small = (node) => nodeSize(tree, node, pitch);
+  const crossed = (node) => Math.max(small(node), Math.min(9, pitch)); // or the cross is a blot
   const isParent = new Set(tree.parents);
   const column = look.width / (look.depth + 1);
   const hasRoom = pitch >= ROOM.height && column >= ROOM.width;
@@ -98,7 +99,7 @@ export function figure(step, layout, look) {
       line: { color: colours.bonus, width: 2, dash: "dot" },
     },
     marks(of("unreached"), { size: small, fill: colours.panel, edge: colours.rejected, opacity: 0.8 }),
-    marks(of("rejected"), { size: small, fill: colours.panel, edge: colours.mismatch }),
+    marks(of("rejected"), { size: crossed, fill: colours.panel, edge: colours.mismatch }),
     marks(of("accepted"), { size: () => 15, fill: colours.accepted, edge: colours.panel }),
     marks(of("root"), { size: () => 15, fill: colours.text, edge: colours.panel }),
     {
