@@ -12,6 +12,8 @@ from typing import Any
 
 import gradio as gr
 
+from app.scripts import script
+
 STATIC = Path(__file__).parent / "static"
 
 
@@ -34,7 +36,7 @@ def _panel(name: str, value: dict[str, Any], options: dict[str, Any]) -> gr.HTML
     return gr.HTML(
         value,
         html_template=f'<div class="dart-{name}"></div>',
-        js_on_load=(STATIC / f"{name}.js").read_text("utf-8"),
+        js_on_load=script(STATIC / f"{name}.js"),
         apply_default_css=False,
         **options,
     )
