@@ -25,10 +25,11 @@ train() {
 [ -f "$run/tokens.json" ] || train tokenizer --out "$run" --seed 1 --vocab-size 4096
 [ -d "$run/target" ] || train target --out "$run" --seed 1 --steps "${TARGET_STEPS:-3280}"
 [ -f "$run/own.npz" ] ||
-  train continuations --out "$run" --seed 1 --tokens "${CONTINUATION_TOKENS:-400000}"
+  train continuations --out "$run" --seed 1 --tokens "${CONTINUATION_TOKENS:-1500000}"
 head_steps=${HEAD_STEPS:-1278}
 [ -d "$run/dart" ] || train dart --out "$run" --seed 1 --steps "$head_steps"
 [ -d "$run/eagle3" ] || train eagle3 --out "$run" --seed 1 --steps "${EAGLE_STEPS:-$head_steps}"
 [ -f "$run/ngram.json" ] || train ngram --out "$run" --order 4
+[ -f "$run/calibration.json" ] || train calibrate --out "$run" --seed 1
 [ -f "$run/rates.json" ] || train evaluate --out "$run" --seed 1
 train assets --out "$run" --seed 1 --assets "$assets"

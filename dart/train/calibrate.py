@@ -9,7 +9,7 @@ that the store has counted.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from dart.target import TargetModel
 from dart.train.dart import predictions
 
 _EPSILON = 1e-10
+BINS = (0.0, 0.01, 0.03, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95, 1.01)  # of predicted probability
 _ANCHORS = 64  # positions drafted behind in one forward
 
 
@@ -31,7 +32,7 @@ def observe(
     target: TargetModel,
     head: DartHead,
     store: NgramStore,
-    documents: Sequence[tuple[list[int], int]],
+    documents: Iterable[tuple[list[int], int]],
     *,
     top_k: int,
 ) -> NDArray[np.float32]:
