@@ -1,0 +1,50 @@
+"""Prompts to begin with: those of the chat, and those that show what speculation depends on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+EXAMPLES_FILE = Path(__file__).parents[1] / "assets" / "demo" / "prompts" / "examples.jsonl"
+_EXAMPLES = (
+    ("Code", "Write a Python function that checks whether a number is prime."),
+    ("Story", "Tell me a short story about a dog who finds a red ball in the garden."),
+    ("List", "Count from one to thirty in words, separated by commas."),
+    ("Explain", "Explain in simple words why the sky is blue."),
+)
+
+
+def examples(path: Path = EXAMPLES_FILE, limit: int = 4) -> list[dict[str, str]]:
+    """Prompts to offer: those the demo model was made for where the file is there."""
+    if not path.is_file():
+        return [{"title": title, "prompt": prompt} for title, prompt in _EXAMPLES]
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
+    return [
+        {"title": str(line.get("title", "")), "prompt": str(line["prompt"])}
+        for line in lines[:limit]
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A race worth seeing.
+
+    why   what it shows, in a sentence
+    demo  the prompt for the demo model, which knows little but code
+    """
+
+    title: str
+    why: str
+    prompt: str
+    demo: str
+
+
+PRESETS = (
+    Preset(
+        "Code",
+        "Code is regular: long drafts are accepted.",
+        "Write a Python function that sorts a list with merge sort.",
+        "Write a Python function to sort a list with merge sort.",
+    ),
+)
