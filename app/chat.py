@@ -149,6 +149,11 @@ class ChatHandlers:
         if conversation.last is not None and conversation.last.error:
             raise DartError(conversation.last.error)
 
+    def halt(self, conversation: Conversation) -> None:
+        """Let the answer end after the step it is at; settle brings the rest in order."""
+        if conversation.job is not None:
+            conversation.job.stop.set()
+
     def settle(self, conversation: Conversation) -> None:
         """Bring an answer to its end, however its run ended; harmless where there is none."""
         job, conversation.job = conversation.job, None

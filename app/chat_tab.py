@@ -14,7 +14,7 @@ from app.events import AT_ONCE, FREE, ON_THE_ENGINE, toasts, toasts_while, valid
 from app.header import status_view
 from app.presets import examples
 from app.settings import DECODER_LABELS, Settings
-from app.settings_form import SettingsForm
+from app.settings_form import SettingsForm, settings_button
 from dart.errors import DartError
 
 
@@ -45,6 +45,7 @@ def chat_tab(engine: Engine, hz: float, status: gr.HTML, form: SettingsForm) -> 
                 again = _tool("Regenerate", "again")
                 undo = _tool("Undo", "undo")
                 clear = _tool("Clear", "clear")
+                settings_button()
                 queue = gr.HTML(
                     "", elem_id="chat-queue", elem_classes="dart-queue", apply_default_css=False,
                     scale=1, min_width=0,
@@ -139,7 +140,7 @@ def chat_tab(engine: Engine, hz: float, status: gr.HTML, form: SettingsForm) -> 
         for ended in (answered.then, answered.failure):
             ended(toasts(settle), [conversation], settled, **AT_ONCE)
         runs.append(answered)
-    stop.click(None, None, None, cancels=runs)
+    stop.click(handlers.halt, [conversation], None, cancels=runs, **AT_ONCE)
     undo.click(toasts(take_back), [conversation], [pane, numbers, prompt], **AT_ONCE)
     clear.click(toasts(forget), [conversation], settled, cancels=runs, **AT_ONCE)
     return decoder

@@ -64,7 +64,7 @@ class Header:
         opened  the event of a page's opening that has filled in the form
         """
         engine = self._engine
-        clock = gr.Timer(1.0)
+        clock = gr.Timer(1.0, active=False)  # not before the form is filled in
         inputs = [decoder, panes, max_tokens]
         outputs = [self.status, self.retry, clock, *inputs]
 
@@ -88,14 +88,16 @@ class Header:
 def offer(engine: Engine, decoder: Any, panes: Any, max_tokens: Any) -> tuple:
     """Decoder choice, pane choice and token limit as the model allows them.
 
-    What the visitor has chosen is kept as far as it can be run.
+    What cannot be run is replaced. What can is not mentioned: it may have been changed meanwhile.
     """
     able, context = engine.loaded.model.decoders, engine.loaded.context
     choices = [(DECODER_LABELS.get(name, name), name) for name in able]
-    running = [name for name in able if name in (panes or [])]
+    running = [name for name in panes or [] if name in able]
     most = min(context, MOST_TOKENS)
     return (
-        gr.Radio(choices=choices, value=decoder if decoder in able else able[0]),
-        gr.CheckboxGroup(choices=choices, value=running or list(able)),
-        gr.Slider(maximum=most, value=min(max_tokens or most, most)),
+        gr.Radio(choices=choices, **({} if decoder in able else {"value": able[0]})),
+        gr.CheckboxGroup(
+            choices=choices, **({} if running == panes else {"value": running or list(able)})
+        ),
+        gr.Slider(maximum=most, **({} if (max_tokens or 0) <= most else {"value": most})),
     )

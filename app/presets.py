@@ -38,13 +38,50 @@ class Preset:
     why: str
     prompt: str
     demo: str
+    temperature: float = 0.0
 
+
+_FUNCTION = """
+
+```python
+def drop_falsy(values):
+    return [item for item in values if item]
+```"""
+_COPIED = """
+
+```python
+def load_lines(path):
+    \"\"\"Read a file into a list of lines.\"\"\"
+    with open(path) as file:
+        return [line.rstrip("\\n") for line in file]
+```"""
 
 PRESETS = (
     Preset(
         "Code",
-        "Code is regular: long drafts are accepted.",
-        "Write a Python function that sorts a list with merge sort.",
+        "Code follows few patterns: long drafts are accepted.",
+        "Write a Python function that sorts a list with merge sort, with comments.",
         "Write a Python function to sort a list with merge sort.",
+    ),
+    Preset(
+        "Chat",
+        "Prose is less predictable than code: drafts are accepted, but shorter ones.",
+        "Explain in simple words why the sky is blue and sunsets are red.",
+        "Add a docstring to this function." + _FUNCTION,
+    ),
+    Preset(
+        "Repetition",
+        "The answer stands in the prompt: a drafter that copies well flies.",
+        "Repeat this text three times, word for word: The quick brown fox jumps over the lazy dog "
+        "while five boxing wizards watch from a garden wall and count every single jump.",
+        "Copy this function." + _COPIED,
+    ),
+    Preset(
+        "Chance",
+        "At a high temperature the target itself hardly knows what comes next: hardly a draft is "
+        "accepted, drafting costs more than it brings, and the baseline wins.",
+        "Write down a hundred random words.",
+        "Write down thirty random numbers.",
+        temperature=2.0,
     ),
 )

@@ -106,6 +106,11 @@ class RaceHandlers:
             yield from views
         raise_if_all_failed(trace)
 
+    def halt(self, visit: Visit) -> None:
+        """Let the race end after the step it is at; settle brings the rest in order."""
+        if visit.trace is not None:
+            visit.trace.race.stop.set()
+
     def settle(self, visit: Visit) -> bool:
         """Bring the race to its end, however it ended; whether there was one to end."""
         if not visit.is_busy:

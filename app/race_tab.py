@@ -14,11 +14,11 @@ from app.engine import Engine
 from app.events import AT_ONCE, FREE, ON_THE_ENGINE, toasts, toasts_while, validate_prompt
 from app.header import status_view
 from app.link import read_link
-from app.presets import PRESETS
+from app.presets import PRESETS, Preset
 from app.race_runs import RaceHandlers, Request, Visit
 from app.race_view import race_view
 from app.settings import DECODER_LABELS, Settings
-from app.settings_form import SettingsForm
+from app.settings_form import SettingsForm, settings_button
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ def race_tab(
             "Copy link", size="sm", elem_id="copy-link", elem_classes="dart-tool", min_width=0,
             scale=0,
         )  # fmt: skip
+        settings_button()
         queue = gr.HTML(
             "", elem_id="queue", elem_classes="dart-queue", apply_default_css=False, scale=1,
             min_width=0,
@@ -106,10 +107,10 @@ def race_tab(
         idle, off = gr.Button(interactive=True), gr.Button(interactive=False)
         return shown, idle, off, status_view(engine)
 
-    def offer(index: int) -> tuple[str, str]:
-        preset = PRESETS[index]
+    def offer(preset: Preset) -> tuple[str, float, str]:
         is_demo = engine.status.state != "ready" or engine.loaded.is_demo
-        return (preset.demo if is_demo else preset.prompt), preset.why
+        prompt = preset.demo if is_demo else preset.prompt
+        return prompt, preset.temperature, preset.why
 
     options = [prompt, panes, mode, *form.inputs]
     prepared = gr.on(
@@ -128,9 +129,9 @@ def race_tab(
     # `then` comes after an end and after a stop, but not after an error or a full queue.
     for ended in (raced.then, raced.failure):
         ended(toasts(settle), [visit], [view, run, stop, status], **AT_ONCE)
-    stop.click(None, None, None, cancels=[raced])
-    for index, button in enumerate(presets):
-        button.click(partial(offer, index), None, [prompt, why], **AT_ONCE)
+    stop.click(handlers.halt, [visit], None, cancels=[raced], **AT_ONCE)
+    for preset, button in zip(PRESETS, presets, strict=True):
+        button.click(partial(offer, preset), None, [prompt, form.temperature, why], **AT_ONCE)
     link.click(None, options, None, js=(STATIC / "link.js").read_text("utf-8"), **AT_ONCE)
 
     def follow_link(request: gr.Request) -> list[Any]:

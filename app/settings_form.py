@@ -7,6 +7,7 @@ from typing import Any
 
 import gradio as gr
 
+from app.events import AT_ONCE
 from app.settings import RANGES
 
 
@@ -46,6 +47,14 @@ def settings_form(max_new_tokens: int) -> SettingsForm:
             info="the same seed gives the same text, whatever the decoder",
         )  # fmt: skip
     return SettingsForm(temperature, top_p, top_k, seed, tree_size, max_tokens)
+
+
+def settings_button() -> gr.Button:
+    """Opens and closes the sidebar, whose own handle says nothing of what is behind it."""
+    button = gr.Button("Settings", size="sm", elem_classes="dart-tool", min_width=0, scale=0)
+    toggle = "() => document.querySelector('#settings .toggle-button')?.click()"
+    button.click(None, None, None, js=toggle, **AT_ONCE)
+    return button
 
 
 def _slider(name: str, label: str, value: float, step: float = 1, info: str = "") -> gr.Slider:
