@@ -95,9 +95,11 @@ def offer(engine: Engine, decoder: Any, panes: Any, max_tokens: Any) -> tuple:
     running = [name for name in panes or [] if name in able]
     most = min(context, MOST_TOKENS)
     return (
-        gr.Radio(choices=choices, **({} if decoder in able else {"value": able[0]})),
-        gr.CheckboxGroup(
-            choices=choices, **({} if running == panes else {"value": running or list(able)})
-        ),
-        gr.Slider(maximum=most, **({} if (max_tokens or 0) <= most else {"value": most})),
+        _update(decoder in able, able[0], choices=choices),
+        _update(running == panes, running or list(able), choices=choices),
+        _update((max_tokens or 0) <= most, most, maximum=most),
     )
+
+
+def _update(is_fit: bool, value: Any, **properties: Any) -> dict[str, Any]:
+    return gr.update(**properties) if is_fit else gr.update(value=value, **properties)

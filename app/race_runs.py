@@ -9,7 +9,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 from app.engine import Engine
 from app.pump import pump
@@ -43,8 +43,7 @@ class Request:
         unknown = [name for name in decoders if name not in known]
         if unknown:
             raise ConfigError(f"decoder is {unknown[0]!r}; expected some of {', '.join(known)}.")
-        wanted = next((each for each in MODES if each == mode), None)
-        if wanted is None:
+        if mode not in MODES:
             raise ConfigError(f"mode is {mode!r}; expected {' or '.join(MODES)}.")
         # The trace holds every tree, and a browser must hold the trace.
         least, most = RANGES["max_tokens"]
@@ -53,7 +52,7 @@ class Request:
                 f"max tokens is {settings.max_tokens}; a race takes {least} to {most}."
             )
         in_pane_order = tuple(name for name in known if name in decoders)
-        return cls(text, in_pane_order, wanted, settings)
+        return cls(text, in_pane_order, cast(Mode, mode), settings)
 
 
 class Visit:

@@ -82,7 +82,7 @@ class FakeModel:
     def __init__(self, delay: float = 0.01) -> None:
         self.tokenizer = Tokenizer()
         self.delay = delay
-        self.decoders = ("dart", "eagle3", "baseline")
+        self.decoders: tuple[str, ...] = ("dart", "eagle3", "baseline")
         self.open_streams = 0
 
     def encode(self, messages: Sequence[dict[str, str]]) -> list[int]:
