@@ -41,12 +41,6 @@ class Preset:
     temperature: float = 0.0
 
 
-_FUNCTION = """
-
-```python
-def drop_falsy(values):
-    return [item for item in values if item]
-```"""
 _COPIED = """
 
 ```python
@@ -67,19 +61,19 @@ PRESETS = (
         "Chat",
         "Prose is less predictable than code: drafts are accepted, but shorter ones.",
         "Explain in simple words why the sky is blue and sunsets are red.",
-        "Add a docstring to this function." + _FUNCTION,
+        "What does `leap_year` do?",
     ),
     Preset(
         "Repetition",
-        "The answer stands in the prompt: a drafter that copies well flies.",
+        "The answer stands in the prompt, word for word: easy to foresee.",
         "Repeat this text three times, word for word: The quick brown fox jumps over the lazy dog "
         "while five boxing wizards watch from a garden wall and count every single jump.",
         "Copy this function." + _COPIED,
     ),
     Preset(
         "Chance",
-        "At a high temperature the target itself hardly knows what comes next: hardly a draft is "
-        "accepted, drafting costs more than it brings, and the baseline wins.",
+        "At temperature 2 the target itself hardly knows what comes next: hardly a draft is "
+        "accepted, and drafting costs more than it brings.",
         "Write down a hundred random words.",
         "Write down thirty random numbers.",
         temperature=2.0,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, cast
 
@@ -88,13 +88,20 @@ class RaceHandlers:
         self._hz = min(hz, MAX_HZ)
 
     def prepare(self, visit: Visit, request: Request) -> None:
-        """Take the place of the race before; the new one waits for its turn."""
+        """Take the place of the race before; the new one waits for its turn.
+
+        Panes that nothing can run are left out with a word, as long as others remain: a page that
+        has just opened offers them all.
+        """
         if visit.is_busy:
             raise ConfigError("A race is on: stop it first, or wait.")
-        _ = self._engine.loaded  # raises while there is no model
+        able = self._engine.loaded.model.decoders  # raises while there is no model
+        missing = [DECODER_LABELS[name] for name in request.decoders if name not in able]
+        running = tuple(name for name in request.decoders if name in able)
         visit.number = next(_run_numbers)
-        visit.request, visit.trace = request, None
-        visit.is_busy, visit.note = True, ""
+        visit.request = replace(request, decoders=running or request.decoders)
+        visit.trace, visit.is_busy = None, True
+        visit.note = f"Left out, for want of a draft head: {', '.join(missing)}." if missing else ""
 
     def run(self, visit: Visit) -> Generator[dict[str, Any] | None]:
         """Run what was prepared; yields when there is something new to show, None else."""

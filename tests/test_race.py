@@ -270,12 +270,16 @@ def test_a_request_that_cannot_be_run_is_refused_by_name(change, message):
         Request.checked(**given)
 
 
-def test_a_decoder_that_is_not_loaded_is_refused():
-    """The choice is the page's; the API's callers have none."""
-    model = FakeModel()
+def test_a_pane_without_a_head_is_left_out_with_a_word():
+    """A page that has just opened offers all panes; a click on Run must not be an error."""
+    model, visit = FakeModel(), Visit()
     model.decoders = ("dart", "baseline")
+    view = run(fake_engine(model), visit, request("story"))[-1]
+    assert visit.trace is not None
+    assert {record.decoder for record in visit.trace.race.records} == {"dart", "baseline"}
+    assert "EAGLE3" in view["note"]
     with pytest.raises(ConfigError, match="can run dart, baseline"):
-        run(fake_engine(model), Visit(), request("story"))
+        run(fake_engine(model), Visit(), request("story", ["eagle3"]))
 
 
 def test_panes_keep_their_order():

@@ -171,7 +171,7 @@ def test_presets_fill_in_the_form_and_say_why(opened, url):
     page.click("#preset-0")
     page.wait_for_function("document.querySelector('#prompt textarea').value.includes('Python')")
     page.click("#preset-3")
-    page.wait_for_selector("#preset-why:has-text('the baseline wins')")
+    page.wait_for_selector("#preset-why:has-text('costs more than it brings')")
     page.click("#race-options button:has-text('Settings')")
     page.wait_for_selector("#settings.open")
     assert page.input_value("#temperature input[type=number]") == "2"
