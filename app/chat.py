@@ -14,6 +14,7 @@ from typing import Any
 from app import views
 from app.engine import Engine, Message
 from app.job import Job, Snapshot
+from app.pieces import TARGET
 from app.pump import pump
 from app.settings import Settings, check_prompt
 from dart.errors import ConfigError, DartError
@@ -92,21 +93,42 @@ class ChatHandlers:
     def ask(self, conversation: Conversation, prompt: str, settings: Settings) -> None:
         """Add a question and the answer to come."""
         self._require_idle(conversation)
-        text = check_prompt(prompt)
-        question = Turn("user", text, views.encode_pieces([(views.TARGET, text)]))
-        conversation.before = None
-        conversation.turns = [*conversation.turns[-MAX_TURNS:], question]
-        self._await_answer(conversation, settings)
+        self._add_question(conversation, check_prompt(prompt), settings)
 
-    def ask_again(self, conversation: Conversation, settings: Settings) -> None:
-        """Drop the last answer and ask for another one."""
+    def edit(
+        self, conversation: Conversation, turn_id: int, prompt: str, settings: Settings
+    ) -> None:
+        """Ask an earlier question in other words; what was said after it is forgotten."""
+        self._require_idle(conversation)
+        text = check_prompt(prompt)
+        index = _index(conversation, turn_id, "user")
+        conversation.turns = conversation.turns[:index]
+        self._add_question(conversation, text, settings)
+
+    def undo(self, conversation: Conversation) -> str:
+        """Drop the last question and its answer; the question."""
+        self._require_idle(conversation)
+        if len(conversation.turns) < 2:
+            raise ConfigError("There is nothing to undo.")
+        question = conversation.turns[-2].text
+        conversation.turns = conversation.turns[:-2]
+        conversation.last = conversation.before = None
+        return question
+
+    def ask_again(
+        self, conversation: Conversation, settings: Settings, turn_id: int | None = None
+    ) -> None:
+        """Drop an answer, the last one by default, and all behind it, and ask for another one."""
         self._require_idle(conversation)
         if len(conversation.turns) < 2:
             raise ConfigError("There is no answer yet to regenerate.")
-        dropped = conversation.turns.pop()
+        end = len(conversation.turns) - 1
+        index = end if turn_id is None else _index(conversation, turn_id, "assistant")
+        dropped = conversation.turns[index]
+        conversation.turns = conversation.turns[:index]
         last = conversation.last
         conversation.before = None
-        if last is not None and last.reason in ("eos", "length"):
+        if index == end and last is not None and last.reason in ("eos", "length"):
             speed = last.statistics["tokens_per_second"] or 0.0
             conversation.before = (conversation.settings, dropped.text, speed)
         self._await_answer(conversation, settings)
@@ -119,13 +141,18 @@ class ChatHandlers:
         if dropped:
             turn.note = f"the {dropped} oldest messages were left out to fit the context"
         job = conversation.job = self._engine.start(ids, settings)
-        with closing(pump(job, self._hz)) as snapshots:
+        with closing(pump(job, job.snapshot, self._hz)) as snapshots:
             for snapshot in snapshots:
                 if snapshot is not None:
                     self._show(conversation, turn, snapshot)
                 yield snapshot
         if conversation.last is not None and conversation.last.error:
             raise DartError(conversation.last.error)
+
+    def halt(self, conversation: Conversation) -> None:
+        """Let the answer end after the step it is at; settle brings the rest in order."""
+        if conversation.job is not None:
+            conversation.job.stop.set()
 
     def settle(self, conversation: Conversation) -> None:
         """Bring an answer to its end, however its run ended; harmless where there is none."""
@@ -160,6 +187,12 @@ class ChatHandlers:
             raise ConfigError("An answer is still being written: stop it first, or wait.")
         _ = self._engine.loaded  # raises while there is no model
 
+    def _add_question(self, conversation: Conversation, text: str, settings: Settings) -> None:
+        question = Turn("user", text, views.encode_pieces([(TARGET, text)]))
+        conversation.before = None
+        conversation.turns = [*conversation.turns[-MAX_TURNS:], question]
+        self._await_answer(conversation, settings)
+
     def _await_answer(self, conversation: Conversation, settings: Settings) -> None:
         conversation.settings = settings
         conversation.last = None
@@ -172,3 +205,11 @@ class ChatHandlers:
         turn.text, turn.encoded = snapshot.text, snapshot.encoded
         # "done" is settle's to say: until then the visitor cannot ask again.
         turn.state = "decoding" if snapshot.state == "finished" else snapshot.state
+
+
+def _index(conversation: Conversation, turn_id: int, role: str) -> int:
+    """Where in the conversation that turn is."""
+    for index, turn in enumerate(conversation.turns):
+        if turn.id == turn_id and turn.role == role:
+            return index
+    raise ConfigError("That message is no longer part of the conversation.")

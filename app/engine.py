@@ -5,14 +5,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from app.job import Job
+from app.pieces import TokenTexts
+from app.race import Mode, Race, Steps
 from app.settings import Settings
-from dart.decode import Step
 from dart.errors import ConfigError, DartError
+
+if TYPE_CHECKING:
+    from dart.decode import Step
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +35,7 @@ class Model(Protocol):
     def decoders(self) -> tuple[str, ...]: ...
 
     @property
-    def stream(self) -> Callable[..., Iterator[Step]]: ...
+    def stream(self) -> Callable[..., Generator[Step, None, None]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ class Engine:
         self._guard = threading.Lock()
         self._decoding = threading.Lock()
         self._loaded: Loaded | None = None
+        self._token_texts: TokenTexts | None = None
         self._status = Status("loading", "Starting", 0.0)
         self._since = time.monotonic()
         self._loading = False
@@ -143,13 +149,31 @@ class Engine:
 
     def start(self, prompt_ids: list[int], settings: Settings) -> Job:
         """Decode in a thread; it waits there until the text before it is done."""
-        model = self.loaded.model
-        if settings.decoder not in model.decoders:
-            raise ConfigError(
-                f"decoder is {settings.decoder!r}; this model can run {', '.join(model.decoders)}."
-            )
+        name = settings.decoder
+        lanes = self._lanes(prompt_ids, [name], settings)
+        return Job(name, lanes[name], self.loaded.model.tokenizer, self._decoding)
 
-        def steps() -> Iterator[Step]:
-            return model.stream(prompt_ids, settings.decoder, **settings.stream_options())
+    def start_race(
+        self, prompt_ids: list[int], decoders: Sequence[str], mode: Mode, settings: Settings
+    ) -> Race:
+        """The same with several decoders, whatever `settings.decoder` says."""
+        return Race(self._lanes(prompt_ids, decoders, settings), self._decoding, mode)
 
-        return Job(steps, model.tokenizer, self._decoding)
+    @property
+    def token_texts(self) -> TokenTexts:
+        """Texts of single tokens of the model that is loaded, kept for all visitors."""
+        if self._token_texts is None:
+            self._token_texts = TokenTexts(self.loaded.model.tokenizer)
+        return self._token_texts
+
+    def _lanes(
+        self, prompt_ids: list[int], decoders: Sequence[str], settings: Settings
+    ) -> dict[str, Steps]:
+        model, context = self.loaded.model, self.loaded.context
+        for name in decoders:
+            if name not in model.decoders:
+                raise ConfigError(
+                    f"decoder is {name!r}; this model can run {', '.join(model.decoders)}."
+                )
+        options = {**settings.stream_options(), "max_length": context}
+        return {name: partial(model.stream, prompt_ids, name, **options) for name in decoders}

@@ -1,52 +1,28 @@
-"""One text being decoded in a thread of its own.
-
-Decoding never waits for the page: yielding to Gradio from inside the loop costs a quarter of the
-steps and spoils the clock. The thread leaves compact records; the page looks at them when it likes.
-"""
+"""One text as the chat and the API see it: a race of one, looked at as text."""
 
 from __future__ import annotations
 
-import logging
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from app.views import DRAFT, TARGET, encode_pieces
-from dart.decode import Step
-from dart.errors import DartError
+from app.pieces import DRAFT, NGRAM, PieceStream
+from app.race import Race, Steps
+from app.views import encode_pieces
 from dart.stats import RunStatistics
-from dart.text import TextStream
-
-log = logging.getLogger(__name__)
-
-_LOCK_POLL_SECONDS = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class StepRecord:
-    """What the page needs of a Step: its text by source, already encoded for the token pane."""
-
-    tokens: list[int]
-    accept_length: int
-    encoded: str
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A job at one moment.
 
-    version  grows with every change
     state    "waiting", "prefill", "decoding" or "finished"
     text     the text so far; encoded  the same for the token pane, growing by appending only
     reason   None until finished; then "eos", "length", "stopped" or "error"
     error    what to tell the visitor, None where nothing went wrong
-    wall     seconds since the first token, the decoder's and everything else's
+    wall     seconds from the first token to the last, the decoder's and everything else's
     """
 
-    version: int
     state: str
     text: str
     encoded: str
@@ -56,143 +32,57 @@ class Snapshot:
     wall: float = 0.0
 
 
-@dataclass
-class _Progress:
-    state: str = "waiting"
-    version: int = 0
-    reason: str | None = None
-    error: str | None = None
-    started: float | None = None  # when the prefill was done
-    ended: float | None = None
-    text: list[str] = field(default_factory=list)
-    records: list[StepRecord] = field(default_factory=list)
+class Job(Race):
+    """Decodes one text with one decoder; what comes of it is turned into text by who looks."""
 
-
-class Job:
-    """Decodes `steps()` while holding `lock`; starts at once.
-
-    steps      makes the iterator of Steps, on the job's thread
-    lock       shared by all jobs of an engine: a model decodes one text at a time
-    """
-
-    def __init__(
-        self, steps: Callable[[], Iterator[Step]], tokenizer: Any, lock: threading.Lock
-    ) -> None:
-        self.stop = threading.Event()
-        self._steps = steps
-        self._text_stream = TextStream(tokenizer)
-        self._lock = lock
-        self._changed = threading.Condition()
-        self._progress = _Progress()
+    def __init__(self, decoder: str, steps: Steps, tokenizer: Any, lock: threading.Lock) -> None:
+        self._pieces = PieceStream(tokenizer)
+        self._guard = threading.Lock()  # the page's generator and its last event may both look
+        self._seen = 0
+        self._text: list[str] = []
+        self._encoded: list[str] = []
         self._statistics = RunStatistics()
-        self._thread = threading.Thread(target=self._run, name="dart-decode", daemon=True)
-        self._thread.start()
-
-    def join(self, timeout: float | None = None) -> bool:
-        """Wait for the thread's end; whether it has ended."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
-
-    def wait(self, seen: int, timeout: float) -> bool:
-        """Wait until there is something newer than version `seen`; whether there is."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._progress.version > seen, timeout)
-
-    def wait_end(self, timeout: float) -> bool:
-        """Wait for the last change there will be; whether it has come."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._progress.state == "finished", timeout)
+        self._wall = 0.0
+        self._end_of_text: tuple[str, str | None] | None = None
+        super().__init__({decoder: steps}, lock)
 
     def snapshot(self) -> Snapshot:
         """The job as it is now."""
-        with self._changed:
-            now = self._progress
-            until = now.ended if now.ended is not None else time.perf_counter()
+        with self._guard:
+            state = self.state  # before the records: a job that is over has all of them
+            self._catch_up()
+            if state == "running":
+                state = "decoding" if self._statistics.tokens else "prefill"
+            reason, error = self._end_of_text or (None, None)
             return Snapshot(
-                version=now.version,
-                state=now.state,
-                text="".join(now.text),
-                encoded="".join(record.encoded for record in now.records),
+                state=state,
+                text="".join(self._text),
+                encoded="".join(self._encoded),
                 statistics=summary(self._statistics),
-                reason=now.reason,
-                error=now.error,
-                wall=until - now.started if now.started is not None else 0.0,
+                reason=reason if state == "finished" else None,
+                error=error,
+                wall=self._wall,
             )
 
     def result(self) -> dict[str, Any]:
         """What the API answers; the names are those of `python -m dart generate --json`."""
-        with self._changed:
-            figures = self._statistics.as_dict()
-            text = "".join(self._progress.text)
-            return {"text": text, **figures, "finish_reason": self._progress.reason}
+        last = self.snapshot()
+        return {"text": last.text, **self._statistics.as_dict(), "finish_reason": last.reason}
 
-    def _run(self) -> None:
-        reason, error = "stopped", None
-        try:
-            if self._take_lock():
-                try:
-                    reason = self._decode()
-                finally:
-                    self._lock.release()
-        except DartError as problem:
-            reason, error = "error", str(problem)
-        except Exception as problem:
-            # Whatever breaks, the page must hear of it and the next visitor be served.
-            log.exception("decoding failed")
-            reason = "error"
-            error = f"Decoding failed ({type(problem).__name__}); the log has more."
-        self._finish(reason, error)
-
-    def _take_lock(self) -> bool:
-        while not self.stop.is_set():
-            if self._lock.acquire(timeout=_LOCK_POLL_SECONDS):
-                return True
-        return False
-
-    def _decode(self) -> str:
-        self._update(state="prefill")
-        reason = None
-        with closing(self._steps()) as steps:  # type: ignore[type-var]
-            for step in steps:
-                self._record(step)
-                reason = step.finish_reason
-                if self.stop.is_set():
-                    break
-        return reason or "stopped"
-
-    def _record(self, step: Step) -> None:
-        pieces = []
-        # Token by token, so that every piece of text has one source.
-        for index, token in enumerate(step.tokens):
-            source = DRAFT if index < step.accept_length else TARGET
-            pieces.append((source, self._text_stream.push([token])))
-        with self._changed:
-            if self._progress.started is None:
-                self._progress.started = time.perf_counter()
-            self._statistics.add(step)
-            self._append(pieces, step.tokens, step.accept_length)
-            self._progress.state = "decoding"
-            self._progress.version += 1
-            self._changed.notify_all()
-
-    def _append(self, pieces: list[tuple[str, str]], tokens: list[int], accept_length: int) -> None:
-        self._progress.text.extend(text for _, text in pieces)
-        self._progress.records.append(StepRecord(tokens, accept_length, encode_pieces(pieces)))
-
-    def _finish(self, reason: str, error: str | None) -> None:
-        rest = self._text_stream.flush()
-        with self._changed:
-            if rest:
-                self._append([(TARGET, rest)], [], 0)
-            self._progress.ended = time.perf_counter()
-        self._update(state="finished", reason=reason, error=error)
-
-    def _update(self, **changes: Any) -> None:
-        with self._changed:
-            for name, value in changes.items():
-                setattr(self._progress, name, value)
-            self._progress.version += 1
-            self._changed.notify_all()
+    def _catch_up(self) -> None:
+        new = self.records[self._seen :]
+        self._seen += len(new)
+        for record in new:
+            if record.step is None:
+                self._end_of_text = (record.reason or "stopped", record.error)
+                continue
+            pieces = self._pieces.push(record.step)
+            self._text.extend(piece.text for piece in pieces)
+            # The chat's two marks: drafted or not.
+            marks = [(DRAFT if p.source == NGRAM else p.source, p.text) for p in pieces]
+            self._encoded.append(encode_pieces(marks))
+            self._statistics.add(record.step)
+            self._wall = record.wall - self.records[0].wall
 
 
 def summary(statistics: RunStatistics) -> dict[str, Any]:

@@ -10,6 +10,15 @@ from dart.errors import ConfigError
 
 DECODER_LABELS = {"dart": "DART", "eagle3": "EAGLE3", "baseline": "Baseline"}
 MAX_PROMPT_CHARS = 16_000  # Gradio sets no limit of its own on what a client may send
+# What the form offers, and a link may ask for; what is possible at all is the engine's to say.
+RANGES: dict[str, tuple[float, float]] = {
+    "temperature": (0, 2),
+    "top_p": (0, 1),
+    "top_k": (0, 200),
+    "seed": (0, 2**53 - 1),  # where a browser's integers end
+    "tree_size": (0, 128),
+    "max_tokens": (1, 4096),
+}
 
 
 def check_length(prompt: str) -> None:
@@ -26,7 +35,8 @@ def check_prompt(prompt: str) -> str:
     if not isinstance(prompt, str) or not prompt.strip():
         raise ConfigError("The prompt is empty: write something first.")
     check_length(prompt)
-    return prompt.strip()
+    # Half a character, which JSON can hold and UTF-8 cannot, becomes its replacement.
+    return prompt.strip().encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +83,14 @@ class Settings:
         irrelevant = {"decoder": "", "tree_size": None}
         return {**asdict(self), **irrelevant} == {**asdict(other), **irrelevant}
 
+    def run_options(self) -> dict[str, Any]:
+        """All but the decoder, by name."""
+        return {name: value for name, value in asdict(self).items() if name != "decoder"}
+
     def stream_options(self) -> dict[str, Any]:
         """Keyword arguments of `DartModel.stream`."""
-        return {
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            "top_k": self.top_k,
-            "seed": self.seed,
-            "max_new_token_num": self.max_tokens,
-            "tree_size": self.tree_size,
-        }
+        options = self.run_options()
+        return {"max_new_token_num": options.pop("max_tokens"), **options}
 
 
 def _number(name: str, value: Any) -> float:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from dart.stats import STAGES
+
 if TYPE_CHECKING:
     from app.job import Snapshot
     from app.settings import Settings
 
-DRAFT = "d"  # drafted, then accepted by the target
-TARGET = "t"  # the target's own: the token after the accepted path, and all of plain decoding
 FIELD, RECORD = "\x1f", "\x1e"
 
 # Whatever a model writes, the encoding stays readable: these become their visible pictures.
@@ -24,7 +24,6 @@ _PICTURES = str.maketrans({FIELD: "\N{SYMBOL FOR UNIT SEPARATOR}",
                            RECORD: "\N{SYMBOL FOR RECORD SEPARATOR}",
                            "\0": "\N{SYMBOL FOR NULL}"})  # fmt: skip
 
-STAGES = ("draft", "search", "verify")
 REASONS = {
     "eos": "",
     "length": "length limit reached",

@@ -72,3 +72,20 @@ def target(request: pytest.FixtureRequest) -> TargetModel:
 def qwen3() -> TargetModel:
     """A tiny random Qwen3 target."""
     return TargetModel(tiny_model("qwen3"))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium."""
+    from tests.browser import chromium
+
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def opened(browser):
+    """Opens pages in it: `opened(url, tab="Chat")`."""
+    from tests.browser import opener
+
+    yield from opener(browser)

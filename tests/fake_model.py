@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from app.engine import Engine, Loaded
 from dart.decode import Step
 from dart.errors import ConfigError, DeviceError
 from dart.tree import DraftTree
+
+Steps: TypeAlias = Generator[Step, None, None]
 
 HOSTILE = (
     "<img src=x onerror=\"document.body.setAttribute('data-pwned', 1)\"> "
@@ -35,6 +38,11 @@ CODE = (
     "        if number % divisor == 0:\n            return False\n    return True\n```\n\n"
     "It tries every divisor up to the square root. "
 )
+
+
+THOUGHT = "<think>\nThe user wants a <b>story</b>.\n</think>\n\n"
+# What each decoder's steps accept, over and over.
+ACCEPTED = {"dart": (3, 1, 4, 0, 2, 4), "eagle3": (2, 1, 0, 3), "baseline": (0,)}
 
 
 class Tokenizer:
@@ -66,54 +74,89 @@ class Tokenizer:
 class FakeModel:
     """Answers by what the prompt contains: `hostile`, `fail`, `endless`, `code`, else a story.
 
+    With `break eagle3` in the prompt that decoder alone fails; `think` puts reasoning in front.
+
     delay  seconds a step takes
     """
 
     def __init__(self, delay: float = 0.01) -> None:
         self.tokenizer = Tokenizer()
         self.delay = delay
-        self.decoders = ("dart", "baseline")
+        self.decoders: tuple[str, ...] = ("dart", "eagle3", "baseline")
         self.open_streams = 0
 
     def encode(self, messages: Sequence[dict[str, str]]) -> list[int]:
         """Ids of the whole chat, the last message behind the last newline."""
         return self.tokenizer.encode("\n".join(message["content"] for message in messages))
 
-    def stream(self, input_ids: list[int], decoder: str = "dart", **options) -> Iterator[Step]:
-        """Steps of the scripted answer; DART accepts 0 to 4 tokens in turn."""
+    def stream(self, input_ids: list[int], decoder: str = "dart", **options) -> Steps:
+        """Steps of the scripted answer."""
         if options["temperature"] > 1.9:
             raise ConfigError("temperature is <b>too hot</b>; expected less.")
         prompt = self.tokenizer.decode(input_ids).rsplit("\n", 1)[-1]
         kinds = {"hostile": HOSTILE, "code": CODE, "prime": CODE, "endless": STORY * 200}
         answer = next((text for word, text in kinds.items() if word in prompt), STORY)
-        limit = 10_000 if answer is kinds["endless"] else options["max_new_token_num"]
-        tokens = self.tokenizer.encode(answer)[:limit]
+        if named := re.search(r"named (\w+)", prompt):
+            answer = answer.replace("dog", named[1])
+        if "think" in prompt:
+            answer = THOUGHT + answer
+        limit = 10_000 if "endless" in prompt else options["max_new_token_num"]
+        tokens = self.tokenizer.encode(answer)
+        reason = "eos" if len(tokens) <= limit else "length"
         self.open_streams += 1
         try:
-            yield from self._steps(tokens, decoder, fails="fail" in prompt)
+            fails = "fail" in prompt or f"break {decoder}" in prompt
+            yield from self._steps(tokens[:limit], decoder, reason, fails)
         finally:
             self.open_streams -= 1
 
-    def _steps(self, tokens: list[int], decoder: str, fails: bool) -> Iterator[Step]:
+    def _steps(self, tokens: list[int], decoder: str, reason: str, fails: bool) -> Steps:
         time.sleep(self.delay)
-        yield Step(tokens[:1], seconds={"prefill": self.delay})
+        ended = reason if len(tokens) == 1 else None
+        yield Step(tokens[:1], seconds={"prefill": self.delay}, finish_reason=ended)
         done, steps = 1, 0
         while done < len(tokens):
             steps += 1
             if fails and steps > 3:
                 raise DeviceError("the device ran out of <i>memory</i>.")
             time.sleep(self.delay)
-            drafted = (3, 1, 4, 0, 2, 4)[steps % 6] if decoder == "dart" else 0
-            new = tokens[done : done + drafted + 1]
+            script = ACCEPTED[decoder]
+            new = tokens[done : done + script[steps % len(script)] + 1]
+            tree, path, chosen = _draft(decoder, tokens[done - 1], new)
             done += len(new)
-            accepted = len(new) - 1
-            size = 1 + (4 if decoder == "dart" else 0)
-            tree = DraftTree(np.zeros(size, np.int64), np.arange(-1, size - 1))
-            spent = {"verify": 0.8 * self.delay}
-            if decoder == "dart":
-                spent = {"draft": 0.1 * self.delay, "search": 0.1 * self.delay, **spent}
-            reason = "eos" if done >= len(tokens) else None
-            yield Step(new, accepted, tree, list(range(accepted + 1)), None, spent, reason)
+            spent = {"draft": 0.1 * self.delay, "search": 0.1 * self.delay} if len(tree) > 1 else {}
+            spent["verify"] = 0.8 * self.delay
+            ended = reason if done >= len(tokens) else None
+            yield Step(new, len(path) - 1, tree, path, chosen, spent, ended)
+
+
+def _draft(decoder: str, root: int, new: list[int]) -> tuple[DraftTree, list[int], np.ndarray]:
+    """A tree in which `new` but its last token is a path, and a wrong sibling beside each node."""
+    accepted = new[:-1]
+    path = list(range(0, 2 * len(accepted) + 1, 2))
+    if decoder == "baseline":
+        return DraftTree.root_only(root), [0], np.array(new[:1], np.int64)
+    tokens, parents = [root], [-1]
+    for depth, token in enumerate(new):
+        is_drafted = depth < len(accepted)
+        tokens += [ord("?") if token != ord("?") else ord("!"), token if is_drafted else ord("~")]
+        parents += [path[depth]] * 2
+    nodes = np.arange(len(tokens))
+    probs = np.where(nodes % 2 == 0, 0.625, 0.25).astype(np.float32)
+    chosen = np.full(len(tokens), ord("."), np.int64)
+    chosen[path] = new
+    is_dart = decoder == "dart"  # the other one knows nothing of n-grams
+    tree = DraftTree(
+        np.array(tokens, np.int64),
+        np.array(parents, np.int64),
+        scores=np.cumsum(np.log(probs)).astype(np.float32),
+        draft_probs=probs,
+        ngram_probs=np.where(nodes % 4 == 0, 0.5, 0).astype(np.float32) if is_dart else None,
+        matched_lengths=np.where(nodes % 4 == 0, 2, 0).astype(np.int32) if is_dart else None,
+        ranks=(nodes % 2).astype(np.int32),
+    )
+    tree.validate()
+    return tree, path, chosen
 
 
 def fake_loaded(model: FakeModel | None = None) -> Loaded:

@@ -7,6 +7,7 @@ import threading
 import time
 import warnings
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -15,8 +16,13 @@ from app import layout, views
 from app.app import main, parser
 from app.chat import ChatHandlers, Conversation
 from app.engine import Engine, NotReadyError
+from app.events import toast
+from app.header import offer, status_view
+from app.link import read_link
+from app.presets import PRESETS
 from app.pump import pump
-from app.settings import MAX_PROMPT_CHARS, Settings
+from app.settings import MAX_PROMPT_CHARS, Settings, check_prompt
+from app.trace_check import check_trace
 from dart.errors import CheckpointError, ConfigError, DartError
 from tests.fake_model import HOSTILE, STORY, FakeModel, fake_engine, fake_loaded
 
@@ -52,7 +58,7 @@ def test_pump_shows_a_fast_run_at_the_page_s_pace():
     model = FakeModel(delay=0.001)
     job = start(fake_engine(model), "endless")
     began, snapshots = time.monotonic(), []
-    with closing(pump(job, hz=20)) as frames:
+    with closing(pump(job, job.snapshot, hz=20)) as frames:
         for snapshot in frames:
             if snapshot is not None:
                 snapshots.append(snapshot)
@@ -61,14 +67,14 @@ def test_pump_shows_a_fast_run_at_the_page_s_pace():
     steps = job.snapshot().statistics["steps"]
     assert len(snapshots) <= 20 * (time.monotonic() - began) + 2
     assert steps > 2 * len(snapshots)
-    versions = [snapshot.version for snapshot in snapshots]
-    assert versions == sorted(set(versions)), "a frame without news was sent"
+    assert all(a != b for a, b in pairwise(snapshots)), "a frame without news was sent"
 
 
 @pytest.mark.parametrize("hz", [2, 20])
 def test_pump_shows_the_start_and_the_end(hz):
     """A last frame that is dropped leaves an answer without its end."""
-    frames = [frame for frame in pump(start(fake_engine(), "story"), hz) if frame is not None]
+    job = start(fake_engine(), "story")
+    frames = [frame for frame in pump(job, job.snapshot, hz) if frame is not None]
     assert frames[0].state in ("waiting", "prefill")
     assert frames[-1].state == "finished"
     assert frames[-1].text == STORY
@@ -79,7 +85,7 @@ def test_pump_shows_the_start_and_the_end(hz):
 def test_pump_returns_often_while_nothing_happens(hz):
     """Gradio can only stop between two yields: a slow step must not hold it up."""
     job = start(fake_engine(FakeModel(delay=0.5)), "story")
-    with closing(pump(job, hz)) as frames:
+    with closing(pump(job, job.snapshot, hz)) as frames:
         next(frames)
         for _ in range(4):
             began = time.monotonic()
@@ -92,7 +98,7 @@ def test_closing_the_pump_stops_the_job_and_frees_the_engine():
     model = FakeModel(delay=0.01)
     engine = fake_engine(model)
     job = start(engine, "endless")
-    frames = pump(job)
+    frames = pump(job, job.snapshot)
     while next(frames) is None or model.open_streams == 0:
         pass
     frames.close()
@@ -160,7 +166,8 @@ def test_every_piece_has_the_source_of_its_token():
 
 def test_the_encoding_only_grows():
     """Gradio sends what a string grew by; a string that changes is sent whole, every time."""
-    with closing(pump(start(fake_engine(), "code"), hz=60)) as frames:
+    job = start(fake_engine(), "code")
+    with closing(pump(job, job.snapshot, hz=60)) as frames:
         encoded = [frame.encoded for frame in frames if frame is not None]
     for before, after in pairwise(encoded):
         assert after.startswith(before)
@@ -410,7 +417,7 @@ def test_a_failed_load_says_why_and_can_be_tried_again():
             time.sleep(0.005)
         assert engine.status.state == state
         if state == "failed":
-            assert layout.status_view(engine)["text"] == "no such folder"
+            assert status_view(engine)["text"] == "no such folder"
             with pytest.raises(NotReadyError, match="no such folder"):
                 _ = engine.loaded
 
@@ -425,15 +432,16 @@ def test_the_page_is_built_without_warnings_and_with_its_ids():
         warnings.simplefilter("ignore", ResourceWarning)  # whatever other tests left behind
         demo = layout.build_ui(fake_engine())
     ids = {part["props"].get("elem_id") for part in demo.config["components"]}
-    assert {"chat", "prompt", "run", "stop", "metrics-chat"} <= ids
+    race, chat = {"prompt", "run", "stop", "race"}, {"chat-prompt", "chat-run", "chat-stop", "chat"}
+    assert race | chat | {"metrics-chat", "settings"} <= ids
     names = [dep["api_name"] for dep in demo.config.get("dependencies", [])
              if dep["api_visibility"] == "public"]  # fmt: skip
-    assert names == ["generate"]
+    assert sorted(names) == ["generate", "race"]
 
 
 def test_messages_are_escaped_before_gradio_renders_them():
     """Toasts are HTML to Gradio, and a message may quote what a visitor wrote."""
-    error = layout._toast(ConfigError("<img src=x onerror=alert(1)> & co"))
+    error = toast(ConfigError("<img src=x onerror=alert(1)> & co"))
     assert error.message == "&lt;img src=x onerror=alert(1)&gt; &amp; co"
 
 
@@ -515,7 +523,7 @@ def test_the_api_answers_with_text_and_figures(client):
     [
         ({"prompt": " "}, "empty"),
         ({"prompt": "x" * (MAX_PROMPT_CHARS + 1)}, "at most"),
-        ({"prompt": "story", "decoder": "eagle3"}, "can run dart, baseline"),
+        ({"prompt": "story", "decoder": "medusa"}, "can run dart, eagle3, baseline"),
         ({"prompt": "story", "seed": "x"}, "expected a number"),
         ({"prompt": "story", "temperature": 2}, "&lt;b&gt;too hot&lt;/b&gt;"),
         ({"prompt": "fail"}, "out of"),
@@ -526,3 +534,157 @@ def test_the_api_refuses_bad_input_by_name_and_goes_on(client, arguments, messag
     with pytest.raises(Exception, match=message):
         client.predict(**arguments, api_name="/generate")
     assert client.predict("code", api_name="/generate")["text"]
+
+
+def test_the_api_s_race_answers_with_a_trace(client):
+    """Programs get what the page gets: every step of every decoder, in the documented format."""
+    trace = client.predict("story", api_name="/race")
+    check_trace(trace)
+    assert trace["decoders"] == ["dart", "eagle3", "baseline"]
+    ends = {each["decoder"]: each for each in trace["events"] if each["kind"] == "end"}
+    assert len({tuple(end["figures"]["tokens"]) for end in ends.values()}) == 1
+    options = {"decoders": ["baseline", "dart"], "mode": "back_to_back", "max_tokens": 9}
+    trace = client.predict("story", **options, api_name="/race")
+    order = [each["decoder"] for each in trace["events"][:-1]]
+    assert order == sorted(order, key=["dart", "baseline"].index)
+    assert [each["reason"] for each in trace["events"] if each["kind"] == "end"] == ["length"] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"prompt": " "}, "empty"),
+        ({"decoders": []}, "at least one"),
+        ({"decoders": ["medusa"]}, "expected some of dart, eagle3, baseline"),
+        ({"mode": "relay"}, "expected race or back_to_back"),
+        ({"temperature": 2}, "&lt;b&gt;too hot&lt;/b&gt;"),
+        ({"max_tokens": 10**9}, "a race takes"),
+        ({"seed": "x"}, "expected a number"),
+        ({"prompt": "fail at once"}, None),
+    ],
+)
+def test_the_api_s_race_refuses_bad_input_by_name(client, arguments, message):
+    """An error that ends one pane is in the trace; one that ends all is the caller's."""
+    given = {"prompt": "story", **arguments}
+    if message is None:
+        trace = client.predict(**given, api_name="/race")
+        assert all(e["reason"] == "error" for e in trace["events"] if e["kind"] == "end")
+        return
+    with pytest.raises(Exception, match=message):
+        client.predict(**given, api_name="/race")
+
+
+# --- what a link or a model may set
+
+
+def test_a_link_sets_what_it_names():
+    """A field that is lost on the way opens another race than the one that was sent."""
+    query = {
+        "prompt": "a & b", "decoders": "baseline,dart", "mode": "back_to_back",
+        "temperature": "0.7", "top_p": "0.9", "top_k": "5", "seed": "9", "tree_size": "30",
+        "max_tokens": "64", "__theme": "dark",
+    }  # fmt: skip
+    fields, note = read_link(query)
+    assert note == ""
+    assert fields == {
+        "prompt": "a & b", "decoders": ["dart", "baseline"], "mode": "back_to_back",
+        "temperature": 0.7, "top_p": 0.9, "top_k": 5, "seed": 9, "tree_size": 30, "max_tokens": 64,
+    }  # fmt: skip
+    assert read_link({}) == ({}, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("prompt", "x" * (MAX_PROMPT_CHARS + 1)), ("decoders", ""), ("decoders", "dart,medusa"),
+        ("mode", "relay"), ("temperature", "nan"), ("temperature", "-1"), ("temperature", "9"),
+        ("top_p", "1e999"), ("top_k", "1.5"), ("seed", "-1"), ("seed", "9" * 5000),
+        ("tree_size", "1000"), ("max_tokens", "0"),
+    ],
+)  # fmt: skip
+def test_what_a_link_cannot_set_is_ignored_and_said(name, value):
+    """Anybody can write a link; the page must open, and must not pretend."""
+    fields, note = read_link({name: value, "seed": "3"} if name != "seed" else {name: value})
+    assert name not in fields
+    assert f"{name}=" in note
+    assert len(note) < 150
+
+
+def test_the_form_offers_what_the_model_can_do():
+    """A limit above the context, or a decoder without a head, is an error in waiting."""
+    model = FakeModel()
+    model.decoders = ("dart", "baseline")
+    engine = Engine(lambda report: replace(fake_loaded(model), context=512))
+    engine.load()
+    while engine.status.state == "loading":
+        time.sleep(0.005)
+    decoder, panes, tokens = offer(engine, "eagle3", ["dart", "eagle3", "baseline"], 2048)
+    assert (decoder["value"], panes["value"]) == ("dart", ["dart", "baseline"])
+    assert (tokens["maximum"], tokens["value"]) == (512, 512)
+    assert all("value" not in each for each in offer(engine, "dart", ["baseline"], 64))
+
+
+@pytest.mark.parametrize("title", [preset.title for preset in PRESETS])
+def test_presets_are_prompts_that_may_be_asked(title):
+    """A button that fills in an error."""
+    preset = next(each for each in PRESETS if each.title == title)
+    for prompt in (preset.prompt, preset.demo):
+        assert check_prompt(prompt) == prompt
+    assert preset.why.endswith(".")
+
+
+def test_half_a_character_in_a_prompt_is_replaced():
+    """JSON can hold what UTF-8 cannot; a tokenizer would fail with an error of its own."""
+    assert check_prompt("a\ud800b") == "a\ufffdb"
+    assert check_prompt("\ud83d\udc36") == "\N{DOG FACE}"
+
+
+# --- retry, undo, edit
+
+
+def test_an_edited_question_begins_again_from_there():
+    """What was said after it answered another question."""
+    engine, conversation = fake_engine(), Conversation()
+    handlers = ChatHandlers(engine)
+    for prompt in ("story", "code", "more code"):
+        chat(engine, conversation, prompt)
+    turn = conversation.turns[2]
+    with pytest.raises(ConfigError, match="empty"):
+        handlers.edit(conversation, turn.id, " ", GREEDY)
+    with pytest.raises(ConfigError, match="no longer part"):
+        handlers.edit(conversation, conversation.turns[1].id, "x", GREEDY)
+    assert len(conversation.turns) == 6
+    handlers.edit(conversation, turn.id, "another", GREEDY)
+    assert [turn.text for turn in conversation.turns] == ["story", STORY, "another", ""]
+    with pytest.raises(ConfigError, match="still being written"):
+        handlers.undo(conversation)
+    handlers.settle(conversation)
+
+
+def test_an_earlier_answer_is_retried():
+    """Only the last answer can be compared with the one it replaces."""
+    engine, conversation = fake_engine(), Conversation()
+    handlers = ChatHandlers(engine)
+    chat(engine, conversation, "story", Settings("baseline"))
+    chat(engine, conversation, "code", Settings("baseline"))
+    handlers.ask_again(conversation, GREEDY, conversation.turns[1].id)
+    assert [turn.text for turn in conversation.turns] == ["story", ""]
+    for _ in handlers.answer(conversation):
+        pass
+    handlers.settle(conversation)
+    assert conversation.turns[-1].text == STORY
+    assert "the same text" not in conversation.turns[-1].note
+
+
+def test_undo_drops_the_last_question_and_hands_it_back():
+    """Without the question it would have to be typed again."""
+    engine, conversation = fake_engine(), Conversation()
+    handlers = ChatHandlers(engine)
+    with pytest.raises(ConfigError, match="nothing to undo"):
+        handlers.undo(conversation)
+    for prompt in ("story", "code"):
+        chat(engine, conversation, prompt)
+    assert handlers.undo(conversation) == "code"
+    assert [turn.text for turn in conversation.turns] == ["story", STORY]
+    assert handlers.undo(conversation) == "story"
+    assert conversation.chat_view() == {"turns": [], "busy": False}

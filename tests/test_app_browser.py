@@ -1,55 +1,23 @@
-"""The page in a browser, with a scripted model. Skipped where playwright or Chromium is missing.
+"""The chat in a browser, with a scripted model. Skipped where playwright or Chromium is missing.
 
-DART_CHROMIUM names a browser, DART_SCREENSHOTS a folder that gets the pictures.
+DART_SCREENSHOTS names a folder that gets the pictures.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import time
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
-from app import layout
 from app.engine import Engine
 from dart.errors import CheckpointError
+from tests.browser import serve
 from tests.fake_model import HOSTILE, STORY, FakeModel, fake_engine, fake_loaded
 
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed (pip install playwright)"
-)
-
-LOCAL = ("127.0.0.1", "localhost", "")
-WAIT = 30_000  # milliseconds; a shared machine may be slow, a broken page never gets there
 LAST = "#chat .dart-turn:last-child"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    names = (os.environ.get("DART_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
-    path = next((found for name in names if name and (found := shutil.which(name))), None)
-    with playwright.sync_playwright() as started:
-        try:
-            chromium = started.chromium.launch(
-                executable_path=path,
-                args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-            )
-        except playwright.Error as error:
-            pytest.skip(f"no Chromium that starts: {str(error).splitlines()[0]}")
-        yield chromium
-        chromium.close()
-
-
-def serve(engine: Engine):
-    demo = layout.build_ui(engine)
-    _, url, _ = demo.launch(
-        prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", **layout.launch_options()
-    )
-    return demo, url
 
 
 @pytest.fixture(scope="module")
@@ -59,68 +27,32 @@ def model() -> FakeModel:
 
 @pytest.fixture(scope="module")
 def url(model):
-    demo, url = serve(fake_engine(model))
-    yield url
-    demo.close()
-
-
-@pytest.fixture
-def opened(browser):
-    """Opens pages, and holds against each one what went wrong on it."""
-    contexts, complaints = [], []
-
-    def watch(page) -> None:
-        page.on("pageerror", lambda error: complaints.append(f"exception: {error}"))
-        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
-        page.on("request", lambda request: _check_local(request.url, complaints))
-        page.on("response", lambda r: complaints.append(r.url) if r.status >= 400 else None)
-
-    def open_page(url: str, ready: bool = True, **options):
-        context = browser.new_context(
-            viewport={"width": 1280, "height": 800}, reduced_motion="reduce", **options
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(WAIT)
-        watch(page)
-        page.goto(url)
-        if ready:
-            page.wait_for_selector(".dart-status[data-state=ready]")
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert complaints == []
-
-
-def _check_local(url: str, complaints: list[str]) -> None:
-    parts = urlsplit(url)
-    if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname not in LOCAL:
-        complaints.append(f"foreign request: {url}")
+    with serve(fake_engine(model)) as url:
+        yield url
 
 
 def ask(page, prompt: str) -> None:
-    page.fill("#prompt textarea", prompt)
-    page.press("#prompt textarea", "Enter")
+    page.fill("#chat-prompt textarea", prompt)
+    page.press("#chat-prompt textarea", "Enter")
     page.wait_for_selector(f"{LAST}.assistant:not([data-state=done])")
 
 
 def wait_done(page) -> str:
     page.wait_for_selector(f"{LAST}[data-state=done]")
-    page.wait_for_selector("#run:not([disabled])")
+    page.wait_for_selector("#chat-run:not([disabled])")
     return page.inner_text(f"{LAST} .dart-note")
 
 
 def wait_text(page, minimum: int = 1) -> None:
     page.wait_for_function(
-        f"document.querySelector('{LAST} .dart-body').textContent.length >= {minimum}"
+        f"document.querySelector('{LAST} .dart-body').textContent.length >= {minimum}",
+        polling=100,  # a page in the background has no animation frames
     )
 
 
 def test_a_question_is_answered_as_it_is_written(opened, url):
     """The page's purpose: text in many small pieces, marked by source, beside live numbers."""
-    page = opened(url)
+    page = opened(url, tab="Chat")
     assert "tiny demo model" in page.inner_text("#status")
     page.evaluate("""() => {
         window.seen = {};
@@ -140,16 +72,16 @@ def test_a_question_is_answered_as_it_is_written(opened, url):
     assert "tokens/s" in note
     assert page.locator(f"{LAST} .d").count() > 10
     assert page.locator(f"{LAST} .t").count() > 10
-    assert page.input_value("#prompt textarea") == ""
+    assert page.input_value("#chat-prompt textarea") == ""
 
 
 def test_shift_enter_breaks_the_line_and_code_gets_a_box(opened, url):
     """Enter sends; without Shift+Enter nobody could write a prompt of two lines."""
-    page = opened(url)
-    page.fill("#prompt textarea", "please write")
-    page.press("#prompt textarea", "Shift+Enter")
-    page.type("#prompt textarea", "some code")
-    page.click("#run")
+    page = opened(url, tab="Chat")
+    page.fill("#chat-prompt textarea", "please write")
+    page.press("#chat-prompt textarea", "Shift+Enter")
+    page.type("#chat-prompt textarea", "some code")
+    page.click("#chat-run")
     wait_done(page)
     assert page.inner_text("#chat .dart-turn.user .dart-body") == "please write\nsome code"
     code = page.inner_text(f"{LAST} pre")
@@ -161,12 +93,12 @@ def test_shift_enter_breaks_the_line_and_code_gets_a_box(opened, url):
 @pytest.mark.parametrize("how", ["button", "escape"])
 def test_stop_frees_the_model_within_a_second(opened, url, model, how):
     """A stop that only hides the text leaves the next visitor waiting."""
-    page = opened(url)
+    page = opened(url, tab="Chat")
     ask(page, "endless")
     wait_text(page, 40)
     began = time.monotonic()
     if how == "button":
-        page.evaluate("document.querySelector('#stop').click()")
+        page.evaluate("document.querySelector('#chat-stop').click()")
     else:
         page.keyboard.press("Escape")
     while model.open_streams and time.monotonic() - began < 5:
@@ -179,7 +111,7 @@ def test_stop_frees_the_model_within_a_second(opened, url, model, how):
 
 def test_an_error_is_a_toast_and_the_page_goes_on(opened, url):
     """An error that covers the text, or locks the buttons, costs the visitor the session."""
-    page = opened(url)
+    page = opened(url, tab="Chat")
     ask(page, "fail")
     toast = page.locator(".toast-body").first
     toast.wait_for()
@@ -192,7 +124,7 @@ def test_an_error_is_a_toast_and_the_page_goes_on(opened, url):
 
 def test_hostile_output_stays_text(opened, url):
     """Model output is text: in HTML or a template it would run in the visitor's browser."""
-    page = opened(url)
+    page = opened(url, tab="Chat")
     ask(page, "hostile")
     wait_done(page)
     shown = page.evaluate(f"document.querySelector('{LAST} .dart-body').textContent")
@@ -207,7 +139,7 @@ def test_hostile_output_stays_text(opened, url):
 
 def test_regenerate_with_the_baseline_gives_the_same_text(opened, url):
     """Losslessness, shown: the decoder changes the speed and the marks, never the text."""
-    page = opened(url)
+    page = opened(url, tab="Chat")
     page.locator("#chat .dart-card").nth(1).click()
     page.wait_for_selector(f"{LAST}.assistant")
     wait_done(page)
@@ -223,13 +155,81 @@ def test_regenerate_with_the_baseline_gives_the_same_text(opened, url):
     assert page.locator("#chat .dart-turn").count() == 0
 
 
+def test_an_answer_in_the_middle_is_retried(opened, url):
+    """What was said after it belonged to the old answer."""
+    page = opened(url, tab="Chat")
+    for prompt in ("a story", "some code"):
+        ask(page, prompt)
+        wait_done(page)
+    page.locator("#chat .dart-retry").first.click()
+    page.wait_for_function("document.querySelectorAll('#chat .dart-turn').length === 2")
+    wait_done(page)
+    assert page.inner_text(f"{LAST} .dart-body").strip() == STORY.strip()
+
+
+def test_undo_puts_the_question_back_into_the_box(opened, url):
+    """A slip of the finger must not cost the conversation before it."""
+    page = opened(url, tab="Chat")
+    for prompt in ("a story", "some code"):
+        ask(page, prompt)
+        wait_done(page)
+    page.click("#undo")
+    page.wait_for_function("document.querySelectorAll('#chat .dart-turn').length === 2")
+    assert page.input_value("#chat-prompt textarea") == "some code"
+    page.press("#chat-prompt textarea", "Enter")
+    page.wait_for_selector(f"{LAST} pre")
+    wait_done(page)
+    assert page.locator("#chat .dart-turn").count() == 4
+
+
+def test_an_earlier_question_is_edited_and_asked_again(opened, url):
+    """The chat goes on from there; what it had led to is gone."""
+    page = opened(url, tab="Chat")
+    for prompt in ("a story", "endless"):
+        ask(page, prompt)
+        wait_text(page, 20)
+        if prompt == "endless":
+            assert not page.locator("#chat .dart-edit").first.is_visible()
+            page.keyboard.press("Escape")
+        wait_done(page)
+    page.locator("#chat .dart-edit").first.click()
+    area = page.locator("#chat .dart-editor textarea")
+    assert area.input_value() == "a story"
+    area.press("Escape")
+    assert page.locator("#chat .dart-editor").count() == 0
+    page.locator("#chat .dart-edit").first.click()
+    area.fill("some code <b>please</b>")
+    area.press("Enter")
+    page.wait_for_selector(f"{LAST} pre")
+    wait_done(page)
+    assert page.locator("#chat .dart-turn").count() == 2
+    assert page.inner_text("#chat .dart-turn.user .dart-body") == "some code <b>please</b>"
+
+
+def test_reasoning_is_folded_and_stays_text(opened, url):
+    """A page of thoughts in front of each answer hides it; and thoughts are model output too."""
+    page = opened(url, tab="Chat")
+    ask(page, "think of a story")
+    wait_done(page)
+    fold = page.locator(f"{LAST} details.dart-think")
+    assert fold.get_attribute("open") is None
+    assert fold.locator("div").text_content() == "The user wants a <b>story</b>.\n"
+    text = page.evaluate(f"document.querySelector('{LAST} .dart-body').lastChild.textContent")
+    assert STORY.endswith(text)
+    shown = page.inner_text(f"{LAST} .dart-body")
+    assert "think>" not in shown
+    assert "Once upon a time" in shown
+    fold.locator("summary").click()
+    assert "<b>story</b>" in page.inner_text(f"{LAST} .dart-body")
+
+
 def test_a_second_visitor_waits_in_line_until_the_first_leaves(opened, url, model):
     """A closed tab must free the model; before that, the waiting must be visible."""
-    first, second = opened(url), opened(url)
+    first, second = opened(url, tab="Chat"), opened(url, tab="Chat")
     ask(first, "endless")
     wait_text(first, 40)
     ask(second, "story")
-    second.wait_for_selector("#queue .progress-text:has-text('queue')")
+    second.wait_for_selector("#chat-queue .progress-text:has-text('queue')")
     assert model.open_streams == 1
     first.close()
     assert "tokens/s" in wait_done(second)
@@ -249,23 +249,20 @@ def test_the_page_is_there_before_the_model_and_after_a_failed_load(opened):
 
     engine = Engine(load)
     engine.load()
-    demo, url = serve(engine)
-    try:
-        page = opened(url, ready=False)
+    with serve(engine) as url:
+        page = opened(url, ready=False, tab="Chat")
         page.wait_for_selector(".dart-light:has-text('Loading the weights')")
-        page.fill("#prompt textarea", "story")
-        page.press("#prompt textarea", "Enter")
+        page.fill("#chat-prompt textarea", "story")
+        page.press("#chat-prompt textarea", "Enter")
         page.wait_for_selector(".toast-body:has-text('still loading')")
-        assert page.input_value("#prompt textarea") == "story"
+        assert page.input_value("#chat-prompt textarea") == "story"
         go.set()
         page.wait_for_selector(".dart-line:has-text('/no/<b>such</b>/folder does not exist.')")
         page.click("#retry")
         page.wait_for_selector(".dart-status[data-state=ready]")
-        page.press("#prompt textarea", "Enter")
+        page.press("#chat-prompt textarea", "Enter")
         page.wait_for_selector(f"{LAST}.assistant")
         assert "tokens/s" in wait_done(page)
-    finally:
-        demo.close()
 
 
 def test_both_themes_and_a_phone(opened, url, tmp_path):
@@ -273,7 +270,7 @@ def test_both_themes_and_a_phone(opened, url, tmp_path):
     folder = Path(os.environ.get("DART_SCREENSHOTS") or tmp_path)
     folder.mkdir(parents=True, exist_ok=True)
     for scheme in ("light", "dark"):
-        page = opened(f"{url}?__theme={scheme}")
+        page = opened(f"{url}?__theme={scheme}", tab="Chat")
         page.screenshot(path=folder / f"chat-{scheme}-empty.png")
         ask(page, "Write a Python function that checks whether a number is prime.")
         wait_done(page)

@@ -65,11 +65,11 @@ const summary = make("div", "dart-sr");
 summary.setAttribute("aria-live", "polite");
 root.append(bar, scroller, summary);
 
-// --- one answer's text: spans by source, and fenced code in a box of its own
+// --- one answer's text: spans by source, fenced code in a box of its own, reasoning folded away
 class Writer {
   constructor(into) {
-    this.into = into;
-    this.target = into; // where text goes now: the answer, or the code box that is open
+    this.into = into;   // the answer, or the reasoning that is open
+    this.target = into; // where text goes now: there, or the code box that is open
     this.held = [];     // the start of a line that may still become a fence
     this.lineStart = true;
     this.inCode = false;
@@ -124,6 +124,79 @@ class Writer {
   }
 }
 
+// What models write around their reasoning, at the start of an answer. The tags may come in parts.
+const OPEN = "<think>", CLOSE = "</think>";
+
+class Folder {
+  constructor(into) {
+    this.into = into;
+    this.writer = new Writer(into);
+    this.fold = null; // the reasoning that is open
+    this.held = [];   // the start of what may become a tag
+    this.isStart = true;
+    this.blank = false; // after a tag: blank lines there are the format's, not the text's
+  }
+  push(source, text) {
+    this.held.push([source, text]);
+    for (;;) {
+      const all = this.held.map((piece) => piece[1]).join("");
+      if (!this.fold && !this.isStart) return this.pass(all.length);
+      const tag = this.fold ? CLOSE : OPEN;
+      const at = all.indexOf(tag);
+      if (at >= 0 && (this.fold || !all.slice(0, at).trim())) {
+        this.pass(at);
+        this.drop(tag.length);
+        this.turn();
+        continue;
+      }
+      let keep = Math.min(tag.length - 1, all.length);
+      while (keep && !tag.startsWith(all.slice(all.length - keep))) keep -= 1;
+      this.pass(all.length - keep);
+      return;
+    }
+  }
+  // Hand on so many characters of what is held, each with its source.
+  pass(count) {
+    for (const [source, text] of this.drop(count)) {
+      const shown = this.blank ? text.replace(/^\s+/, "") : text;
+      if (!shown) continue;
+      this.blank = false;
+      if (shown.trim()) this.isStart = false;
+      this.writer.push(source, shown);
+    }
+  }
+  drop(count) {
+    const taken = [];
+    while (count > 0) {
+      const [source, text] = this.held[0];
+      taken.push([source, text.slice(0, count)]);
+      if (text.length > count) this.held[0] = [source, text.slice(count)];
+      else this.held.shift();
+      count -= text.length;
+    }
+    return taken;
+  }
+  turn() {
+    this.writer.end();
+    if (this.fold) {
+      if (!this.fold.textContent) this.fold.parentElement.remove(); // an empty thought
+      this.fold = null;
+      this.writer = new Writer(this.into);
+    } else {
+      const details = make("details", "dart-think");
+      details.append(make("summary", "", "Reasoning"));
+      this.fold = details.appendChild(make("div"));
+      this.into.append(details);
+      this.writer = new Writer(this.fold);
+    }
+    this.blank = true;
+  }
+  end() {
+    this.pass(this.held.reduce((sum, piece) => sum + piece[1].length, 0));
+    this.writer.end();
+  }
+}
+
 function plainText(s) {
   return s.split(RECORD).map((record) => record.slice(record.indexOf(FIELD) + 1)).join("");
 }
@@ -155,17 +228,56 @@ class Turn {
     this.body = make("div", "dart-body");
     this.foot = make("div", "dart-foot");
     this.note = make("span", "dart-note");
-    this.button = make("button", "dart-copy", "Copy");
-    this.button.type = "button";
-    this.button.addEventListener("click", () => copy(plainText(this.s || ""), this.button));
-    this.foot.append(this.note, this.button);
+    this.foot.append(this.note);
+    const text = () => plainText(this.s || "");
+    if (turn.role === "user") {
+      this.action("dart-edit", "Edit", () => this.edit(text()));
+    } else {
+      const button = this.action("dart-copy", "Copy", () => copy(text(), button));
+      this.action("dart-retry", "Retry", () => trigger("retry", { turn: this.id }));
+    }
     this.node.append(this.body, this.foot);
-    this.writer = new Writer(this.body);
+    this.writer = new Folder(this.body);
+  }
+  action(className, label, act) {
+    const button = make("button", "dart-action " + className, label);
+    button.type = "button";
+    button.addEventListener("click", act);
+    this.foot.append(button);
+    return button;
+  }
+  // The question in a box, to be asked again in other words.
+  edit(text) {
+    if (this.node.querySelector(".dart-editor")) return;
+    const form = make("form", "dart-editor");
+    const area = make("textarea");
+    area.value = text;
+    area.rows = Math.min(8, text.split("\n").length + 1);
+    area.setAttribute("aria-label", "Edit the question");
+    const send = make("button", "dart-action dart-send", "Ask again");
+    const cancel = make("button", "dart-action", "Cancel");
+    cancel.type = "button";
+    const close = () => { form.remove(); this.body.hidden = this.foot.hidden = false; };
+    cancel.addEventListener("click", close);
+    area.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") { event.preventDefault(); close(); }
+      if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); form.requestSubmit(); }
+    });
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (!area.value.trim()) return;
+      trigger("edit", { turn: this.id, text: area.value });
+      close();
+    });
+    form.append(area, send, cancel);
+    this.body.hidden = this.foot.hidden = true;
+    this.node.append(form);
+    area.focus();
   }
   update(turn) {
     if (turn.s.length < this.seen) { // another text under the same id: begin again
       this.body.replaceChildren();
-      this.writer = new Writer(this.body);
+      this.writer = new Folder(this.body);
       this.seen = 0;
       this.state = "";
     }
@@ -208,6 +320,7 @@ function render(value) {
   bar.hidden = turns.length === 0;
   if (atEnd || fresh) scroller.scrollTop = scroller.scrollHeight;
   const busy = Boolean(value && value.busy);
+  root.classList.toggle("busy", busy); // nothing to edit or retry meanwhile
   if (wasBusy && !busy && shown.length) summary.textContent = "Answer finished: " + turns[turns.length - 1].note;
   wasBusy = busy;
 }
@@ -229,12 +342,3 @@ function soon() {
 
 render(props.value);
 watch("value", soon);
-
-// Escape stops a run from wherever the cursor is.
-if (!window.dartEscape) {
-  window.dartEscape = true;
-  document.addEventListener("keydown", (event) => {
-    const stop = document.getElementById("stop");
-    if (event.key === "Escape" && stop && !stop.disabled) stop.click();
-  });
-}
