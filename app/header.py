@@ -11,6 +11,7 @@ from app.components import status_bar
 from app.engine import Engine
 from app.events import AT_ONCE
 from app.settings import DECODER_LABELS, RANGES
+from dart import native
 
 MOST_TOKENS = int(RANGES["max_tokens"][1])
 DEMO_SENTENCE = (
@@ -41,7 +42,10 @@ def status_view(engine: Engine) -> dict[str, Any]:
     ]
     if held:
         facts.append((where, views.megabytes(held)))
-    return {**view, "facts": facts, "demo": DEMO_SENTENCE if loaded.is_demo else ""}
+    sentences = [DEMO_SENTENCE] if loaded.is_demo else []
+    if reason := native.fallback_reason():
+        sentences.append(f"The search runs in Python, many times slower, because {reason}.")
+    return {**view, "facts": facts, "demo": " ".join(sentences)}
 
 
 class Header:

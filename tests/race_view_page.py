@@ -13,7 +13,6 @@ from typing import Any
 
 import gradio as gr
 
-from app.components import STATIC
 from app.layout import launch_options
 from app.race_view import race_view
 from tests.race_traces import Race, hostile_race, make_race
@@ -26,7 +25,7 @@ RACES = {
     "long": lambda: make_race(tokens=1200),
 }
 
-OPTIONS = {**launch_options(), "css_paths": [STATIC / "style.css", STATIC / "race.css"]}
+OPTIONS = launch_options()
 
 
 def stream(race: Race, run: int, hz: float = 10.0) -> Iterator[dict[str, Any]]:

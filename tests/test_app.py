@@ -688,3 +688,12 @@ def test_undo_drops_the_last_question_and_hands_it_back():
     assert [turn.text for turn in conversation.turns] == ["story", STORY]
     assert handlers.undo(conversation) == "story"
     assert conversation.chat_view() == {"turns": [], "busy": False}
+
+
+def test_a_slower_core_is_named(monkeypatch) -> None:
+    """A visitor who sees a slow search must not take it for the method's."""
+    engine = fake_engine()
+    assert "Python" not in status_view(engine)["demo"]
+    monkeypatch.setattr("dart.native.fallback_reason", lambda: "no compiler was found")
+    assert "search runs in Python" in status_view(engine)["demo"]
+    assert "no compiler was found" in status_view(engine)["demo"]

@@ -89,12 +89,13 @@ def test_a_failed_pane_leaves_the_others_and_the_page_usable(opened, url):
     page = opened(url)
     begin(page, "break eagle3")
     wait_done(page)
-    assert "ran out of <i>memory</i>" in text(page, "eagle3")
+    foot = page.locator('.race-pane[data-decoder="eagle3"] .race-pane-foot')
+    assert "ran out of <i>memory</i>" in foot.inner_text()
     assert STORY.strip() in text(page, "dart")
     assert page.locator(".toast-body").count() == 0
     begin(page, "a story")
     wait_done(page)
-    assert "memory" not in text(page, "eagle3")
+    assert "memory" not in foot.inner_text()
 
 
 def test_a_second_visitor_is_told_to_wait_until_the_first_leaves(opened, url, model):
