@@ -115,7 +115,7 @@ def _accept_firm(
         return path
     settled: set[int] = set()
     while True:
-        firm = draw.is_firm(path, rounding).tolist()
+        firm = draw.is_firm(path, rounding)
         doubtful = [i for i, node in enumerate(path) if not firm[i] and node not in settled]
         if not doubtful:
             return path
