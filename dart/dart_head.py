@@ -98,7 +98,7 @@ class DartHead(DraftHead):
 class DartDrafter:
     """Drafts with one head forward and one n-gram-guided tree search (paper, Algorithm 1).
 
-    acceptance  scores the nodes; None, or one made for another store, leaves upstream's weights
+    acceptance  made for this head and store, scores the nodes; None leaves upstream's weights
     """
 
     def __init__(
@@ -113,9 +113,7 @@ class DartDrafter:
         self.target = target
         self.store = store
         self.config = config
-        levels = head.config.draft_length + 1
-        is_fitting = store and acceptance and acceptance.fits(levels, store.order)
-        self._coefficients = acceptance.coefficients if acceptance and is_fitting else None
+        self._coefficients = None if acceptance is None else acceptance.coefficients
         self.aux_layers = target.draft_layers
         self.max_tree_size = config.size + 1
         self._device = head.norm.weight.device

@@ -15,6 +15,7 @@ from dart.config import TreeConfig
 from dart.dart_head import DartDrafter, DartHead
 from dart.drafter import StageClock
 from dart.errors import CheckpointError
+from dart.model.dart_model import DartModel
 from dart.ngram import NgramStore, import_trie
 from dart.target import TargetModel
 from dart.train.calibrate import fit, observe, reliability
@@ -64,32 +65,55 @@ def test_a_damaged_file_is_one_clear_error(tmp_path: Path, text: str) -> None:
         AcceptanceModel.load(tmp_path)
 
 
-def test_the_drafter_takes_a_model_only_for_its_own_store(recorded_target, head, store) -> None:
-    """Coefficients by matched length mean nothing for a store of another order."""
+def test_scores_are_log_probabilities_and_cut_the_tree(recorded_target, head, store) -> None:
+    """Nodes that are not worth their place must be gone, and only those."""
     levels = head.config.draft_length + 1
-    ids = [5, 9, 33, 12, 40]
-    config = TreeConfig(size=30, min_probability=0.01)
-
-    def tree_with(acceptance, a_store=store):
-        return draft(
-            recorded_target, DartDrafter(head, recorded_target, a_store, config, acceptance), ids
-        )
-
     values = np.zeros((levels, store.order, 3), np.float32)
     values[..., 1] = 1.0  # sigmoid(ln p) = p / (1 + p)
-    plain = tree_with(None)
-    fitting = tree_with(AcceptanceModel(values))
-    assert len(plain) == 31  # without a model there is no probability to go by
-    assert fitting.scores is not None
-    assert fitting.draft_probs is not None
-    first = np.flatnonzero(fitting.depths == 1)
-    p = fitting.draft_probs[first]
-    np.testing.assert_allclose(np.exp(fitting.scores[first]), p / (1 + p), rtol=1e-4)
-    assert (np.exp(fitting.scores) >= 0.01).all()
-    for other in (values[:, :-1], values[:-1]):
-        assert tree_with(AcceptanceModel(other)).tokens.tolist() == plain.tokens.tolist()
-    without = tree_with(AcceptanceModel(values), None)
-    assert without.tokens.tolist() == tree_with(None, None).tokens.tolist()
+    ids = [5, 9, 33, 12, 40]
+
+    def tree_with(least: float):
+        config = TreeConfig(size=30, min_probability=least)
+        model = AcceptanceModel(values)
+        return draft(recorded_target, DartDrafter(head, recorded_target, store, config, model), ids)
+
+    tree, cut = tree_with(0.0), tree_with(0.03)
+    assert tree.scores is not None
+    assert tree.draft_probs is not None
+    first = np.flatnonzero(tree.depths == 1)
+    p = tree.draft_probs[first]
+    np.testing.assert_allclose(np.exp(tree.scores[first]), p / (1 + p), rtol=1e-4)
+    worth = np.exp(tree.scores) >= 0.03
+    assert 1 < worth.sum() < 31
+    assert cut.tokens.tolist() == tree.tokens[worth].tolist()
+
+
+def test_a_model_made_for_another_store_or_head_is_left_out(recorded_target, head, store) -> None:
+    """Coefficients by matched length mean nothing for a store of another order."""
+    levels = head.config.draft_length + 1
+    values = np.zeros((levels, store.order, 3), np.float32)
+
+    def drafter_with(coefficients: np.ndarray, a_store=store) -> DartDrafter:
+        acceptance = AcceptanceModel(coefficients)
+        model = DartModel(recorded_target, None, head, a_store, acceptance=acceptance)
+        drafter = model.new_drafter("dart")
+        assert isinstance(drafter, DartDrafter)
+        return drafter
+
+    fitting = drafter_with(values)
+    assert fitting.config.min_probability > 0
+    tree = draft(recorded_target, fitting, [5, 9, 33])
+    assert tree.scores is not None
+    assert tree.scores[1] == pytest.approx(math.log(0.5))
+    for other in (
+        drafter_with(values[:, :-1]),
+        drafter_with(values[:-1]),
+        drafter_with(values, None),
+    ):
+        assert other.config.min_probability == 0
+        plain = DartDrafter(head, recorded_target, other.store, other.config)
+        trees = [draft(recorded_target, each, [5, 9, 33]) for each in (other, plain)]
+        assert trees[0].tokens.tolist() == trees[1].tokens.tolist()
 
 
 @torch.inference_mode()

@@ -28,7 +28,9 @@ from dart.text import encode_chat
 DECODERS = ("dart", "eagle3", "baseline")
 DEMO = Path(__file__).resolve().parents[2] / "assets" / "demo"
 _HEAD_FILES = ["config.json", "*.safetensors", "pytorch_model.bin"]
-_TREE_SIZE = {"cpu": 20}  # a CPU pays for every node (notes in README); elsewhere the configs'
+# A CPU pays for every node: a small tree, or one of nodes that are worth it where that is known.
+_CPU_TREE = TreeConfig(size=20)
+_CPU_TREE_BY_WORTH = TreeConfig(size=32, min_probability=0.02)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,17 +195,31 @@ class DartModel:
             raise ConfigError(f"decoder is {decoder!r}; expected one of {', '.join(DECODERS)}.")
         if decoder == "baseline":
             return NoDrafter()
-        if tree_size is None:
-            tree_size = _TREE_SIZE.get(self.device.type)
-        size = {} if tree_size is None else {"size": tree_size}
+        on_cpu = self.device.type == "cpu"
         if decoder == "dart" and self.dart_head is not None:
-            return DartDrafter(self.dart_head, self.target, self.store, TreeConfig(**size))
+            acceptance = self._fitting_acceptance()
+            if tree_size is not None:
+                tree = TreeConfig(size=tree_size)
+            elif on_cpu:
+                tree = _CPU_TREE if acceptance is None else _CPU_TREE_BY_WORTH
+            else:
+                tree = TreeConfig()
+            return DartDrafter(self.dart_head, self.target, self.store, tree, acceptance)
         if decoder == "eagle3" and self.eagle3_head is not None:
-            return Eagle3Drafter(self.eagle3_head, self.target, Eagle3TreeConfig(**size))
+            size = _CPU_TREE.size if tree_size is None and on_cpu else tree_size
+            tree = Eagle3TreeConfig() if size is None else Eagle3TreeConfig(size=size)
+            return Eagle3Drafter(self.eagle3_head, self.target, tree)
         raise ConfigError(
             f"no {decoder} head is loaded; give --{decoder}-model-name-or-path, or choose one "
             f"of {', '.join(self.decoders)}."
         )
+
+    def _fitting_acceptance(self) -> AcceptanceModel | None:
+        """The acceptance model, where it was made for a head and a store like those loaded."""
+        head, store, acceptance = self.dart_head, self.store, self.acceptance
+        if head is None or store is None or acceptance is None:
+            return None
+        return acceptance if acceptance.fits(head.config.draft_length + 1, store.order) else None
 
     def stream(
         self,
