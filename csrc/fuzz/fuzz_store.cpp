@@ -47,6 +47,15 @@ void search(const dart::NgramStore* store, std::span<const dart::Token> tokens) 
   params.tree_size = 1 + (tokens[0] & 31);
   params.beam_width = 1 + ((tokens[0] >> 5) & 7);
   params.eos_tokens = tokens.first(1);
+  std::vector<float> acceptance;
+  if ((tokens[0] & 1) != 0) {
+    for (std::size_t i = 0; i < levels * 2 * 3; ++i) {
+      acceptance.push_back(static_cast<float>((tokens[i % tokens.size()] & 15) - 8) / 4);
+    }
+    params.acceptance = acceptance;
+    params.acceptance_lengths = 2;
+    params.min_score = -static_cast<float>(tokens[1] & 31);
+  }
   const dart::Tree tree = dart::search_tree(
       {tokens.subspan(1, levels * count), probabilities, levels, count}, store, tokens, params);
   require(tree.tokens.size() <= params.tree_size + 1);

@@ -147,8 +147,7 @@ class Search {
     }
     if (!uses_ngrams_) return level_.weight * logit;
     if (length == 0) return level_.weight * (logit + missing_ngram_);
-    return level_.weight *
-           (logit + params_.ngram_weight * log_probability(ngram_probability));
+    return level_.weight * (logit + params_.ngram_weight * log_probability(ngram_probability));
   }
 
   // Puts every extension that can still enter the tree into the arena.

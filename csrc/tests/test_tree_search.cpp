@@ -87,6 +87,39 @@ void test_eos() {
   CHECK(tree.tokens.size() == 7);
 }
 
+// Prevents a wrong row of the acceptance model's coefficients, and nodes below the least score.
+void test_acceptance() {
+  dart::NgramBuilder builder(3);
+  builder.add(std::vector<Token>{5, 6, 5, 6, 5, 7});
+  const auto image = dart::serialize_store(builder.build());
+  const auto store = NgramStore::view(image, "memory");
+  const std::vector<Token> tokens{5, 9, 6, 7};
+  const std::vector<float> probabilities{0.5F, 0.25F, 0.5F, 0.5F};
+  // Two levels; for matched lengths 0 and 1, the latter for all longer ones, too.
+  const std::vector<float> acceptance{0, 1, 9, 1, 0, 1, -1, 0, 9, 2, 0, 0.5F};
+  SearchParams params = make_params(9, 9);
+  params.acceptance = acceptance;
+  params.acceptance_lengths = 2;
+  const auto log_sigmoid = [](float z) { return -std::log1p(std::exp(-z)); };
+  const Candidates candidates{tokens, probabilities, 2, 2};
+  const std::vector<Token> context{6};
+  const Tree tree = search_tree(candidates, &store, context, params);
+  check_well_formed(tree);
+  CHECK((tree.tokens == std::vector<Token>{6, 5, 9, 6, 7, 6, 7}));
+  CHECK((tree.parents == std::vector<std::int32_t>{-1, 0, 0, 1, 1, 2, 2}));
+  CHECK((tree.matched_lengths == std::vector<std::int32_t>{0, 1, 0, 2, 2, 0, 0}));
+  const float first = log_sigmoid(1 + std::log(1.0F));
+  CHECK(std::abs(tree.scores[1] - first) < 1e-6F);
+  CHECK(std::abs(tree.scores[2] - log_sigmoid(std::log(0.25F))) < 1e-6F);
+  CHECK(std::abs(tree.scores[3] - (first + log_sigmoid(2 + 0.5F * std::log(0.5F)))) < 1e-6F);
+  CHECK(std::abs(tree.scores[5] - (tree.scores[2] + log_sigmoid(-1))) < 1e-6F);
+  params.min_score = -1;
+  CHECK(search_tree(candidates, &store, context, params).tokens.size() == 4);
+  params.acceptance_lengths = 3;
+  CHECK_THROWS(search_tree(candidates, &store, context, params), std::invalid_argument,
+               "acceptance has 12 values");
+}
+
 // Prevents undefined behaviour on empty and invalid input.
 void test_degenerate() {
   const std::vector<Token> context{8};
@@ -116,5 +149,6 @@ int main() {
   test_by_hand();
   test_ties();
   test_eos();
+  test_acceptance();
   test_degenerate();
 }

@@ -51,16 +51,16 @@ struct Tree {
 // beam member by all its candidates; the next beam is the beam_width best, those that are not EOS
 // first; the tree is the tree_size best of everything extended so far, in the beam or not.
 //
-// With `acceptance`, the weights are not used, q counts at level 0, too, and the score is the log of
-// the probability that the target accepts the whole path:
+// With `acceptance`, the weights are not used, q counts at level 0, too, and the score is the log
+// of the probability that the target accepts the whole path:
 //   score(child) = score(parent) + ln(sigmoid(a + b * ln(p + 1e-10) + c * ln(q + 1e-10)))
-// with a, b, c of the child's level and of the length m of the context that q was found with (of the
-// longest known one where m is longer); without the q term where m is 0.
+// with a, b, c of the child's level and of the length m of the context that q was found with (of
+// the longest known one where m is longer); without the q term where m is 0.
 //
-// Scores never rise along a path (weights are >= 0, p, q and sigmoid <= 1). Equal scores are ordered by
-// depth, then by creation (position of the parent in its beam, then rank), so a parent always comes
-// before its child and the tree is closed under parents. Of two candidates with one token in a
-// level the more probable is kept, the first if equal.
+// Scores never rise along a path (weights are >= 0, p, q and sigmoid <= 1). Equal scores are
+// ordered by depth, then by creation (position of the parent in its beam, then rank), so a parent
+// always comes before its child and the tree is closed under parents. Of two candidates with one
+// token in a level the more probable is kept, the first if equal.
 //
 // `store` may be null. Throws std::invalid_argument for an empty context, weights or probabilities
 // out of range (NaN included; up to 1.001 is taken as rounding and cut to 1), and FormatError if
