@@ -56,7 +56,9 @@ def test_a_question_is_answered_as_it_is_written(opened, url):
     assert "tiny demo model" in page.inner_text("#status")
     page.evaluate("""() => {
         window.seen = {};
-        for (const selector of ['#chat', '[data-metric=tokens]', '[data-metric=speed]']) {
+        for (const selector of [
+                '#chat', '#metrics-chat [data-metric=tokens]', '#metrics-chat [data-metric=speed]'
+            ]) {
             const node = document.querySelector(selector), texts = window.seen[selector] = [];
             new MutationObserver(() => texts.push(node.textContent)).observe(
                 node, {childList: true, subtree: true, characterData: true});
@@ -67,8 +69,8 @@ def test_a_question_is_answered_as_it_is_written(opened, url):
     assert page.inner_text(f"{LAST} .dart-body").strip() == STORY.strip()
     for selector, texts in page.evaluate("window.seen").items():
         assert len(set(texts)) >= 4, f"{selector} did not move while the answer was written"
-    assert float(page.inner_text("[data-metric=speed]")) > 0
-    assert float(page.inner_text("[data-metric=tau]")) > 1
+    assert float(page.inner_text("#metrics-chat [data-metric=speed]")) > 0
+    assert float(page.inner_text("#metrics-chat [data-metric=tau]")) > 1
     assert "tokens/s" in note
     assert page.locator(f"{LAST} .d").count() > 10
     assert page.locator(f"{LAST} .t").count() > 10

@@ -161,7 +161,7 @@ Held-out loss {head_end["held_out_loss"]:.3f}; top-1 agreement with the target a
 Order {ngram["order"]}, {ngram["nodes"]:,} nodes, {ngram["bytes"]:,} bytes, counted on the training
 documents of the pools {", ".join(ngram["pools"])} (own: the target's own answers).
 
-## How good it is
+{_acceptance_section(run)}## How good it is
 
 Shares of answers that end by themselves within 300 tokens; whose code fence is closed and parses
 (of those that ask for code); that loop (one period repeated over 24 tokens and four times); and
@@ -207,6 +207,30 @@ tokens ({_passes(end)} passes over the target's own answers; the DART head saw
 Held-out loss {end["held_out_loss"]:.3f}; top-1 agreement with the target at unrolled steps 1
 to {settings["unrolled"]}, the true tokens given: {_shares(end["held_out_accuracy"])}.
 (The DART head predicts its positions without them, so the two rows do not compare.)
+
+"""
+
+
+def _acceptance_section(run: Path) -> str:
+    """The card's words on `dart/acceptance.json`, none where nothing was fitted."""
+    if not (run / "calibration.json").exists():
+        return ""
+    report = _read(run / "calibration.json")
+    rows = "\n".join(
+        f"| {each['candidates']:,} | {each['predicted']:.1%} | {each['observed']:.1%} |"
+        for each in report["bins"]
+    )
+    return f"""## Acceptance model
+
+`dart/acceptance.json`: a logistic regression per level and matched length on the logarithms of the
+head's and the store's probability, fitted to four fifths of {report["documents"]} of the target's
+own answers to held-out prompts, of which the store has counted none and the benchmark asks none.
+On the last fifth, candidates by predicted probability that the target accepts them behind an
+accepted parent:
+
+| candidates | predicted | observed |
+|---|---|---|
+{rows}
 
 """
 
