@@ -125,6 +125,12 @@ def short(number: float) -> str:
 UNREACHED, REJECTED, ACCEPTED, BONUS = 3, 4, 5, 7  # the plot's traces
 
 
+def open_table(page) -> None:
+    """Open the table of nodes; the browser tells it of that a moment after the click."""
+    page.click(".race-nodes summary")
+    page.wait_for_selector(".race-nodes tbody tr")
+
+
 def wait_step(page, decoder: str, number: int) -> None:
     page.wait_for_selector(f"#tree[aria-label*='{decoder}, step {number}:']")
 
@@ -245,7 +251,7 @@ def test_the_tree_as_a_table(page):
     show(page, RACE)
     set_range(page, "#tree-step", 4)
     wait_step(page, "DART", 4)
-    page.click(".race-nodes summary")
+    open_table(page)
     tree = RACE.steps("dart")[4]["tree"]
     rows = page.locator(".race-nodes tbody tr")
     assert rows.count() == len(tree["ids"])
@@ -393,7 +399,7 @@ def test_hostile_tokens_stay_text(page):
     show(page, race)
     for decoder in DECODERS:
         assert text(page, decoder) == race.text(decoder)
-    page.click(".race-nodes summary")
+    open_table(page)
     seen = ""
     for number in range(1, len(race.steps("dart")), 4):
         set_range(page, "#tree-step", number)
