@@ -34,7 +34,7 @@ def test_tree_logits_equal_the_paths_own(target: TargetModel) -> None:
     for node in range(len(TREE)):
         path = TREE.tokens[TREE.path_to(node)].tolist()
         expected = causal(target, PROMPT[:-1] + path)
-        assert torch.allclose(logits[node], expected, atol=2e-5)
+        assert torch.allclose(logits[node], expected, atol=1e-4)
 
 
 @torch.inference_mode()
@@ -45,7 +45,7 @@ def test_decoding_goes_on_right_after_a_path_was_kept(target: TargetModel) -> No
     target.forward_tree(TREE, cache)
     cache.keep([0, 2, 5])
     logits = target.forward_tree(make_tree([8, 1], [-1, 0]), cache).logits
-    assert torch.allclose(logits[1], causal(target, [*PROMPT, 23, 4, 8, 1]), atol=2e-5)
+    assert torch.allclose(logits[1], causal(target, [*PROMPT, 23, 4, 8, 1]), atol=1e-4)
 
 
 @torch.inference_mode()

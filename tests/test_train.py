@@ -260,6 +260,7 @@ class TestSchedule:
             tiny_settings(minutes=1.0)
 
 
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch is older than 2.9")
 class TestTarget:
     def test_loss_falls(self, tmp_path):
         """Training that does not learn two documents by heart is broken."""
@@ -417,6 +418,7 @@ class TestMask:
         assert torch.allclose(predictions(fold_scales(head, scales), aux, *rest), scaled, atol=1e-5)
 
 
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch is older than 2.9")
 class TestHead:
     def test_loss_is_the_formula(self):
         """The weighted divergence, written out slowly."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from dart.errors import ConfigError
+
 
 def build_optimizers(
     model: nn.Module, *, matrix_rate: float, vector_rate: float, weight_decay: float
@@ -13,7 +15,12 @@ def build_optimizers(
 
     source     Muon: Jordan et al. 2024, with the update scaled to AdamW's size (Moonshot, arXiv
     2502.16982).
+    raises     ConfigError where torch has no Muon yet
     """
+    if not hasattr(torch.optim, "Muon"):
+        raise ConfigError(
+            f"training needs torch 2.9 or newer, for torch.optim.Muon; this is {torch.__version__}."
+        )
     matrices, others = [], []
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
