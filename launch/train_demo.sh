@@ -26,7 +26,7 @@ train() {
 [ -d "$run/target" ] || train target --out "$run" --seed 1 --steps "${TARGET_STEPS:-3280}"
 [ -f "$run/own.npz" ] ||
   train continuations --out "$run" --seed 1 --tokens "${CONTINUATION_TOKENS:-1500000}"
-head_steps=${HEAD_STEPS:-1278}
+head_steps=${HEAD_STEPS:-4819}
 [ -d "$run/dart" ] || train dart --out "$run" --seed 1 --steps "$head_steps"
 [ -d "$run/eagle3" ] || train eagle3 --out "$run" --seed 1 --steps "${EAGLE_STEPS:-$head_steps}"
 [ -f "$run/ngram.json" ] || train ngram --out "$run" --order 4
