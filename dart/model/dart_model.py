@@ -30,7 +30,7 @@ DEMO = Path(__file__).resolve().parents[2] / "assets" / "demo"
 _HEAD_FILES = ["config.json", "*.safetensors", "pytorch_model.bin"]
 # A CPU pays for every node: a small tree, or one of nodes that are worth it where that is known.
 _CPU_TREE = TreeConfig(size=20)
-_CPU_TREE_BY_WORTH = TreeConfig(size=32, min_probability=0.02)
+_CPU_TREE_BY_WORTH = TreeConfig(size=24, beam_width=12, top_k=15, min_probability=0.012)
 
 
 @dataclass(frozen=True, slots=True)
