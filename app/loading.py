@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ def load(args: argparse.Namespace, report: Report) -> Loaded:
     # Here and not above: the page is up before these seconds are over.
     from dart.cli.common import encode_messages, load_model
 
+    _leave_a_core_for_the_page()
     base = args.base_model_name_or_path
     name = "embedded demo" if base is None else _short(base)
     report(f"Loading {name}")
@@ -52,6 +54,19 @@ def load(args: argparse.Namespace, report: Report) -> Loaded:
         is_demo=base is None,
         memory=lambda: _memory(model.device),
     )
+
+
+def _leave_a_core_for_the_page() -> None:
+    """Decode on all cores but one, where nobody has said on how many.
+
+    Threads that share one operation wait for each other. On two cores, one of them busy with the
+    page or the browser that shows it, a step of the demo took three times as long with two threads
+    as with one.
+    """
+    import torch
+
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, torch.get_num_threads() - 1))
 
 
 def _short(name_or_path: str) -> str:

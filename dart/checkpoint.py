@@ -239,8 +239,8 @@ def _read_tensors(folder: Path) -> dict[str, torch.Tensor]:
     except (pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
         # Not torch's own words: they advise to load the file with the check switched off.
         raise CheckpointError(
-            f"{path} cannot be read as plain tensors ({type(error).__name__}). Anything but tensors "
-            "in it is refused. Download it again, or take a model.safetensors of the same head."
+            f"{path} cannot be read as plain tensors ({type(error).__name__}). Anything but "
+            "tensors in it is refused. Download it again, or take the head as model.safetensors."
         ) from error
     if not isinstance(tensors, dict) or not all(map(torch.is_tensor, tensors.values())):
         raise CheckpointError(f"{path} does not hold a dictionary of tensors.")
