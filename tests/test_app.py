@@ -75,7 +75,7 @@ def test_pump_shows_the_start_and_the_end(hz):
     """A last frame that is dropped leaves an answer without its end."""
     job = start(fake_engine(), "story")
     frames = [frame for frame in pump(job, job.snapshot, hz) if frame is not None]
-    assert frames[0].state in ("waiting", "prefill")
+    assert frames[0].state != "finished"
     assert frames[-1].state == "finished"
     assert frames[-1].text == STORY
     assert frames[-1].reason == "eos"
