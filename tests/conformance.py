@@ -11,6 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from dart.config import GenerationConfig
+from dart.decode import generate
+from dart.drafter import Drafter
+from dart.target import TargetModel
+
 CONFORMANCE = Path(os.environ.get("DART_CONFORMANCE", Path(__file__).parent / "data/conformance"))
 
 
@@ -24,3 +29,26 @@ def load_sequences() -> tuple[list[np.ndarray], int]:
         tokens, offsets = data["tokens"], data["offsets"]
         used = int(data["order4_conversations"])
     return [tokens[a:b] for a, b in pairwise(offsets)], used
+
+
+def check_generation(
+    target: TargetModel, drafter: Drafter, entry: dict[str, Any], name: str
+) -> None:
+    """Decode an entry of generate.json: tokens, first tree and accept lengths, step by step."""
+    config = GenerationConfig(
+        max_new_tokens=entry["max_new_tokens"], eos_token_ids=target.eos_token_ids
+    )
+    steps = list(generate(target, drafter, entry["prompt"], config))
+    assert [token for step in steps for token in step.tokens] == entry["ar"]
+    tree, recorded = steps[1].tree, entry[name]["first_tree"]
+    assert tree is not None
+    assert tree.scores is not None
+    assert tree.tokens.tolist() == recorded["tokens"]
+    assert tree.parents.tolist() == recorded["parents"]
+    assert tree.depths.tolist() == recorded["depths"]
+    np.testing.assert_allclose(tree.scores, recorded["scores"], atol=1e-4)
+    # Upstream counts the step's root and runs on past the limit; we stop exactly there.
+    upstream = [length - 1 for length in entry[name]["accept_lengths"]]
+    ours = [step.accept_length for step in steps[1:]]
+    assert ours[:-1] == upstream[: len(ours) - 1]
+    assert ours[-1] <= upstream[len(ours) - 1]

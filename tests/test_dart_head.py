@@ -17,6 +17,7 @@ from dart.decode import generate
 from dart.drafter import NoDrafter
 from dart.ngram import NgramStore, import_trie
 from dart.target import TargetModel
+from tests.conformance import check_generation
 
 
 @pytest.fixture(scope="module")
@@ -94,24 +95,8 @@ def test_generations_equal_upstreams(
     entries = json.loads((conformance / "generate.json").read_text())["entries"]
     assert entries
     for entry in entries:
-        config = GenerationConfig(
-            max_new_tokens=entry["max_new_tokens"], eos_token_ids=recorded_target.eos_token_ids
-        )
         drafter = DartDrafter(head, recorded_target, store, TreeConfig())
-        steps = list(generate(recorded_target, drafter, entry["prompt"], config))
-        assert [token for step in steps for token in step.tokens] == entry["ar"]
-        first, recorded = steps[1].tree, entry["dart"]["first_tree"]
-        assert first is not None
-        assert first.scores is not None
-        assert first.tokens.tolist() == recorded["tokens"]
-        assert first.parents.tolist() == recorded["parents"]
-        assert first.depths.tolist() == recorded["depths"]
-        np.testing.assert_allclose(first.scores, recorded["scores"], atol=1e-4)
-        # Upstream counts the step's root and runs on past the limit; we stop exactly there.
-        upstream = [length - 1 for length in entry["dart"]["accept_lengths"]]
-        ours = [step.accept_length for step in steps[1:]]
-        assert ours[:-1] == upstream[: len(ours) - 1]
-        assert ours[-1] <= upstream[len(ours) - 1]
+        check_generation(recorded_target, drafter, entry, "dart")
 
 
 @pytest.mark.parametrize("size", [0, 1, 16, 60, 128])

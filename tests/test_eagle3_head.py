@@ -18,6 +18,7 @@ from dart.eagle3_head import Eagle3Drafter, Eagle3Head
 from dart.layers import rotary_tables
 from dart.target import TargetModel
 from dart.tree import DraftTree
+from tests.conformance import check_generation
 from tests.reference import eagle3 as reference
 
 EVERY_NODE = Eagle3TreeConfig(size=1024)  # more than grow: nothing is left out on the way
@@ -150,24 +151,8 @@ def test_generations_equal_upstreams(
 ) -> None:
     """Tokens, first trees and accept lengths of whole generations, step by step."""
     for entry in entries(conformance):
-        config = GenerationConfig(
-            max_new_tokens=entry["max_new_tokens"], eos_token_ids=recorded_target.eos_token_ids
-        )
         drafter = Eagle3Drafter(head, recorded_target, Eagle3TreeConfig())
-        steps = list(generate(recorded_target, drafter, entry["prompt"], config))
-        assert [token for step in steps for token in step.tokens] == entry["ar"]
-        first, recorded = steps[1].tree, entry["eagle3"]["first_tree"]
-        assert first is not None
-        assert first.scores is not None
-        assert first.tokens.tolist() == recorded["tokens"]
-        assert first.parents.tolist() == recorded["parents"]
-        assert first.depths.tolist() == recorded["depths"]
-        near(first.scores, recorded["scores"])
-        # Upstream counts the step's root and runs on past the limit; we stop exactly there.
-        upstream = [length - 1 for length in entry["eagle3"]["accept_lengths"]]
-        ours = [step.accept_length for step in steps[1:]]
-        assert ours[:-1] == upstream[: len(ours) - 1]
-        assert ours[-1] <= upstream[len(ours) - 1]
+        check_generation(recorded_target, drafter, entry, "eagle3")
 
 
 @pytest.mark.parametrize("size", [0, 5, 59])
