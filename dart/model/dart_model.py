@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from dart.acceptance import FILE as ACCEPTANCE_FILE
 from dart.acceptance import AcceptanceModel
 from dart.checkpoint import load_dart_head, load_eagle3_head
 from dart.config import Eagle3TreeConfig, GenerationConfig, SamplingConfig, TreeConfig
@@ -27,7 +28,7 @@ from dart.text import encode_chat
 
 DECODERS = ("dart", "eagle3", "baseline")
 DEMO = Path(__file__).resolve().parents[2] / "assets" / "demo"
-_HEAD_FILES = ["config.json", "*.safetensors", "pytorch_model.bin"]
+_HEAD_FILES = ["config.json", "*.safetensors", "pytorch_model.bin", ACCEPTANCE_FILE]
 # A CPU pays for every node: a small tree, or one of nodes that are worth it where that is known.
 _CPU_TREE = TreeConfig(size=20)
 _CPU_TREE_BY_WORTH = TreeConfig(size=24, beam_width=12, top_k=15, min_probability=0.012)
