@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from app.chat import ChatHandlers, Conversation
-from app.components import chat_pane, metrics_strip
+from app.components import chat_pane, composer, metrics_strip
 from app.engine import Engine
 from app.events import AT_ONCE, FREE, ON_THE_ENGINE, toasts, toasts_while, validate_prompt
 from app.header import status_view
@@ -25,22 +25,7 @@ def chat_tab(engine: Engine, hz: float, status: gr.HTML, form: SettingsForm) -> 
     with gr.Row(elem_id="chat-page"):
         with gr.Column(elem_id="chat-main", scale=1, min_width=0):
             pane = chat_pane({"turns": [], "busy": False}, elem_id="chat", examples=prompts)
-            with gr.Row(elem_id="chat-composer", elem_classes="dart-composer"):
-                prompt = gr.Textbox(
-                    placeholder="Ask something \u2026",
-                    show_label=False,
-                    label="Prompt",
-                    lines=1,
-                    max_lines=8,
-                    container=False,
-                    scale=1,
-                    min_width=0,
-                    elem_id="chat-prompt",
-                )
-                run = gr.Button("Send", variant="primary", elem_id="chat-run", min_width=0, scale=0)
-                stop = gr.Button(
-                    "Stop", elem_id="chat-stop", min_width=0, scale=0, interactive=False
-                )
+            prompt, run, stop = composer("chat-", "Ask something \u2026", "Send")
             with gr.Row(elem_id="tools"):
                 again = _tool("Regenerate", "again")
                 undo = _tool("Undo", "undo")

@@ -28,8 +28,33 @@ def metrics_strip(value: dict[str, Any], **options: Any) -> gr.HTML:
 
 
 def status_bar(value: dict[str, Any], **options: Any) -> gr.HTML:
-    """Name, model, device and how loading goes; value as layout.status_view gives it."""
+    """Name, model, device and how loading goes; value as header.status_view gives it."""
     return _panel("status", value, options)
+
+
+def composer(
+    prefix: str, placeholder: str, run: str, **options: Any
+) -> tuple[gr.Textbox, gr.Button, gr.Button]:
+    """A row of the prompt, the button that runs it, and Stop.
+
+    prefix  of the elem_ids composer, prompt, run and stop; run  the button's word
+    """
+    with gr.Row(elem_id=f"{prefix}composer", elem_classes="dart-composer"):
+        prompt = gr.Textbox(
+            placeholder=placeholder,
+            show_label=False,
+            label="Prompt",
+            lines=1,
+            max_lines=8,
+            container=False,
+            scale=1,
+            min_width=0,
+            elem_id=f"{prefix}prompt",
+            **options,
+        )
+        begin = gr.Button(run, variant="primary", elem_id=f"{prefix}run", min_width=0, scale=0)
+        stop = gr.Button("Stop", elem_id=f"{prefix}stop", min_width=0, scale=0, interactive=False)
+    return prompt, begin, stop
 
 
 def _panel(name: str, value: dict[str, Any], options: dict[str, Any]) -> gr.HTML:

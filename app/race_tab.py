@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.components import STATIC
+from app.components import STATIC, composer
 from app.engine import Engine
 from app.events import AT_ONCE, FREE, ON_THE_ENGINE, toasts, toasts_while, validate_prompt
 from app.header import status_view
@@ -34,21 +34,7 @@ def race_tab(
 ) -> RaceTab:
     """The race page."""
     visit = gr.State(Visit())
-    with gr.Row(elem_id="composer", elem_classes="dart-composer"):
-        prompt = gr.Textbox(
-            placeholder="What shall they write?",
-            show_label=False,
-            label="Prompt",
-            lines=1,
-            max_lines=8,
-            container=False,
-            scale=1,
-            min_width=0,
-            elem_id="prompt",
-            autofocus=True,
-        )
-        run = gr.Button("Run", variant="primary", elem_id="run", min_width=0, scale=0)
-        stop = gr.Button("Stop", elem_id="stop", min_width=0, scale=0, interactive=False)
+    prompt, run, stop = composer("", "What shall they write?", "Run", autofocus=True)
     with gr.Row(elem_id="presets"):
         presets = [
             gr.Button(
