@@ -60,8 +60,8 @@ def _leave_a_core_for_the_page() -> None:
     """Decode on all cores but one, where nobody has said on how many.
 
     Threads that share one operation wait for each other. On two cores, one of them busy with the
-    page or the browser that shows it, a step of the demo took three times as long with two threads
-    as with one.
+    page or the browser that shows it, a race of the demo was several times slower with two threads
+    than with one.
     """
     import torch
 

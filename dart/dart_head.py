@@ -34,7 +34,8 @@ class DartHead(DraftHead):
     """Predicts `draft_length` + 1 = P + 1 tokens ahead from the target's aux hidden states.
 
     Rows: clean row i pairs the aux states of token i with the embedding of token i + 1 and predicts
-    token i + 2; the P mask rows after the last clean row predict the P tokens after that.
+    token i + 2; the P mask rows after the last clean row predict the P tokens after that. `forward`
+    ends with the final norm and `logits` begins with it: applied twice, as upstream does.
     """
 
     layer_class = DartLayer
@@ -57,10 +58,6 @@ class DartHead(DraftHead):
         """
         pairs = self.midlayer.mask_rep.expand(batch, count, -1)
         return pairs, pairs[..., : self.config.hidden_size]
-
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[.., H] after `norm` -> [.., Vd]. The norm is applied a second time, as upstream does."""
-        return super().logits(hidden)
 
     def forward(
         self,

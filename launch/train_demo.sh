@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes assets/demo from nothing: corpus, tokenizer, target, DART and EAGLE3 heads, n-gram store,
-# model card. Needs no network and no GPU; about six hours on two cores. Ctrl-C writes a checkpoint,
+# model card. Needs no network and no GPU, and takes hours on two cores. Ctrl-C writes a checkpoint,
 # the same command goes on from it.
 #
 #   bash launch/train_demo.sh [RUN_FOLDER] [ASSETS_FOLDER]     default: runs/demo assets/demo
