@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "dart/context_store.h"
 #include "dart/errors.h"
 #include "dart/ngram_builder.h"
 #include "dart/ngram_store.h"
@@ -44,12 +45,24 @@ void throw_python(const char* name, const char* message) {
   py::set_error(py::module_::import("dart.errors").attr(name), message);
 }
 
+// The values of an array [levels, matched lengths, 3]; sets `lengths`.
+std::span<const float> coefficients(const std::string& name, const Array<float>& array,
+                                    std::size_t& lengths) {
+  if (array.ndim() != 3 || array.shape(2) != 3) {
+    throw std::invalid_argument(name + " must have shape [levels, matched lengths, 3]");
+  }
+  lengths = static_cast<std::size_t>(array.shape(1));
+  return span_of(array);
+}
+
 py::tuple search_tree(const Array<dart::Token>& topk_tokens, const Array<float>& topk_probs,
                       const dart::NgramStore* store, const Array<dart::Token>& context,
                       const std::vector<dart::Token>& eos_tokens, std::size_t tree_size,
                       std::size_t beam_width, float ngram_weight, const Array<float>& level_weights,
                       const Array<float>& logit_weights,
-                      const std::optional<Array<float>>& acceptance, float min_score) {
+                      const std::optional<Array<float>>& acceptance,
+                      const dart::ContextStore* context_store,
+                      const std::optional<Array<float>>& context_acceptance, float min_score) {
   if (topk_tokens.ndim() != 2 || topk_probs.ndim() != 2) {
     throw std::invalid_argument("topk_tokens and topk_probs must have two dimensions [L, k]");
   }
@@ -64,24 +77,28 @@ py::tuple search_tree(const Array<dart::Token>& topk_tokens, const Array<float>&
                             .eos_tokens = eos_tokens,
                             .acceptance = {},
                             .acceptance_lengths = 0,
+                            .context_store = context_store,
+                            .context_acceptance = {},
+                            .context_lengths = 0,
                             .min_score = min_score};
   if (acceptance.has_value()) {
-    if (acceptance->ndim() != 3 || acceptance->shape(2) != 3) {
-      throw std::invalid_argument("acceptance must have shape [levels, matched lengths, 3]");
-    }
-    params.acceptance = span_of(*acceptance);
-    params.acceptance_lengths = static_cast<std::size_t>(acceptance->shape(1));
+    params.acceptance = coefficients("acceptance", *acceptance, params.acceptance_lengths);
+  }
+  if (context_acceptance.has_value()) {
+    params.context_acceptance =
+        coefficients("context_acceptance", *context_acceptance, params.context_lengths);
   }
   dart::Tree tree;
   {
     const py::gil_scoped_release release;
     tree = dart::search_tree(candidates, store, span_of(context), params);
   }
-  return py::make_tuple(to_array<std::int64_t>(tree.tokens), to_array<std::int64_t>(tree.parents),
-                        to_array<float>(tree.scores), to_array<float>(tree.draft_probabilities),
-                        to_array<float>(tree.ngram_probabilities),
-                        to_array<std::int32_t>(tree.matched_lengths),
-                        to_array<std::int32_t>(tree.ranks));
+  return py::make_tuple(
+      to_array<std::int64_t>(tree.tokens), to_array<std::int64_t>(tree.parents),
+      to_array<float>(tree.scores), to_array<float>(tree.draft_probabilities),
+      to_array<float>(tree.ngram_probabilities), to_array<std::int32_t>(tree.matched_lengths),
+      to_array<std::int32_t>(tree.ranks), to_array<float>(tree.context_probabilities),
+      to_array<std::int32_t>(tree.context_lengths));
 }
 
 py::tuple probabilities(const dart::NgramStore& store, const Array<dart::Token>& context,
@@ -98,10 +115,31 @@ py::tuple probabilities(const dart::NgramStore& store, const Array<dart::Token>&
   return py::make_tuple(std::move(values), std::move(matched));
 }
 
+py::tuple match(const dart::ContextStore& store, const Array<dart::Token>& path,
+                const Array<dart::Token>& candidates) {
+  dart::ContextState state = store.state();
+  for (const dart::Token token : span_of(path)) state = store.advance(state, token);
+  std::vector<dart::ContextMatch> matches;
+  store.match(state, span_of(candidates), matches);
+  const auto size = static_cast<py::ssize_t>(matches.size());
+  Array<dart::Token> tokens(size);
+  Array<std::int32_t> indices(size), lengths(size);
+  Array<float> values(size);
+  for (py::ssize_t i = 0; i < size; ++i) {
+    const dart::ContextMatch& found = matches[static_cast<std::size_t>(i)];
+    tokens.mutable_at(i) = found.token;
+    indices.mutable_at(i) = found.candidate;
+    lengths.mutable_at(i) = found.length;
+    values.mutable_at(i) = found.probability;
+  }
+  return py::make_tuple(std::move(tokens), std::move(indices), std::move(lengths),
+                        std::move(values));
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_core, module) {
-  module.doc() = "C++ core: n-gram store, builder, importer and tree search.";
+  module.doc() = "C++ core: n-gram stores, builder, importer and tree search.";
 
   py::register_exception_translator([](std::exception_ptr error) {
     try {
@@ -135,6 +173,22 @@ PYBIND11_MODULE(_core, module) {
       .def("verify", &dart::NgramStore::verify, py::call_guard<py::gil_scoped_release>(),
            "Read the whole file and check every checksum and invariant.");
 
+  py::class_<dart::ContextStore>(module, "ContextStore",
+                                 "Counts of the n-grams of one growing text; for one thread.")
+      .def(py::init<int>(), py::arg("order"))
+      .def_property_readonly("order", &dart::ContextStore::order)
+      .def_property_readonly("num_tokens", &dart::ContextStore::num_tokens)
+      .def_property_readonly("num_nodes", &dart::ContextStore::num_nodes)
+      .def(
+          "append",
+          [](dart::ContextStore& store, const Array<dart::Token>& tokens) {
+            store.append(span_of(tokens));
+          },
+          py::arg("tokens").noconvert(), "Append tokens, int32 [n].")
+      .def("match", &match, py::arg("path").noconvert(), py::arg("candidates").noconvert(),
+           "path int32 [m] behind the text, candidates int32 [n] ascending -> tokens, indices "
+           "(int32), lengths (int32), probabilities (float32) of what has followed.");
+
   py::class_<dart::NgramBuilder>(module, "NgramBuilder", "Counts n-grams of token sequences.")
       .def(py::init<int>(), py::arg("order"))
       .def(
@@ -159,7 +213,9 @@ PYBIND11_MODULE(_core, module) {
              py::arg("context").noconvert(), py::kw_only(), py::arg("eos_tokens"),
              py::arg("tree_size"), py::arg("beam_width"), py::arg("ngram_weight"),
              py::arg("level_weights").noconvert(), py::arg("logit_weights").noconvert(),
-             py::arg("acceptance").noconvert().none(true), py::arg("min_score"),
+             py::arg("acceptance").noconvert().none(true), py::arg("context_store").none(true),
+             py::arg("context_acceptance").noconvert().none(true), py::arg("min_score"),
              "See dart.search.search_tree. Returns tokens, parents (int64), scores, draft "
-             "probabilities, n-gram probabilities (float32), matched lengths, ranks (int32).");
+             "probabilities, n-gram probabilities (float32), matched lengths, ranks (int32), "
+             "context probabilities (float32), context lengths (int32).");
 }

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dart import native
+from dart.context_store import ContextStore
 from dart.errors import ConfigError, DartError
 from dart.ngram import MAX_ORDER, NgramStore, Tokens, to_token_array
 from dart.tree import DraftTree
@@ -54,6 +55,8 @@ def search_tree(
     level_weights: ArrayLike | None = None,
     logit_weights: ArrayLike | None = None,
     acceptance: ArrayLike | None = None,
+    context_store: ContextStore | None = None,
+    context_acceptance: ArrayLike | None = None,
     min_probability: float = 0.0,
 ) -> DraftTree:
     """Choose the `tree_size` best continuations among all sequences of candidates.
@@ -72,11 +75,18 @@ def search_tree(
                    weights: a score is then the log of the probability that the target accepts the
                    path, by sigmoid(a + b ln(p + 1e-10) + c ln(q + 1e-10)) a level, where a, b, c
                    are those of the matched length (no c at 0) and q counts at level 0, too.
+    context_store  counts of the text that `context` is the end of. Without `acceptance` q is the
+                   larger of the two stores' probabilities.
+    context_acceptance  coefficients [L, matched lengths, 3] of its matches, needed with
+                   `acceptance`: a match of length n adds d + e ln(q' + 1e-10) of that n to the
+                   argument of the sigmoid. Tokens that are no candidates, but that the context
+                   store opens, become nodes, too, with the third one added.
     min_probability  nodes whose exp(score) is lower are left out, so that a tree may have less than
                    `tree_size` nodes; a probability with `acceptance` only.
     returns        tree with scores, draft_probs, ngram_probs (0 where not looked up),
-                   matched_lengths and ranks (column in topk_tokens); root first, then by depth,
-                   within a depth by falling score. Always closed under parents.
+                   matched_lengths, ranks (column in topk_tokens, -1 of an opened node),
+                   context_probs and context_lengths; root first, then by depth, within a depth by
+                   falling score. Always closed under parents.
     raises         ConfigError for shapes, probabilities or parameters out of range;
                    NgramFormatError if a part of the store that is read proves damaged.
     source         arXiv 2601.19278 and fvliang/DART; the order of exact ties is ours.
@@ -110,9 +120,9 @@ def search_tree(
             ngram_weight=ngram_weight,
             level_weights=np.ascontiguousarray(level_weights, dtype=np.float32),
             logit_weights=np.ascontiguousarray(logit_weights, dtype=np.float32),
-            acceptance=None
-            if acceptance is None
-            else np.ascontiguousarray(acceptance, dtype=np.float32),
+            acceptance=_coefficients(acceptance),
+            context_store=None if context_store is None else context_store.core,
+            context_acceptance=_coefficients(context_acceptance),
             min_score=math.log(min_probability) if min_probability > 0 else -math.inf,
         )
     except DartError:
@@ -120,6 +130,10 @@ def search_tree(
     except ValueError as error:
         raise ConfigError(str(error)) from error
     return DraftTree(*result)
+
+
+def _coefficients(values: ArrayLike | None) -> NDArray[np.float32] | None:
+    return None if values is None else np.ascontiguousarray(values, dtype=np.float32)
 
 
 def _token_list(tokens: int | Sequence[int] | None) -> list[int]:

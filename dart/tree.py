@@ -21,7 +21,10 @@ class DraftTree:
     draft_probs      float32 [N] or None; the head's probability among the level's candidates
     ngram_probs      float32 [N] or None; the n-gram store's probability, 0 where none was found
     matched_lengths  int32 [N] or None; how many context tokens that n-gram matched
-    ranks            int32 [N] or None; place among the level's candidates, best first
+    ranks            int32 [N] or None; place among the level's candidates, best first; -1 of a node
+                     that the context store alone proposed
+    context_probs    float32 [N] or None; the context store's probability, 0 where it has no match
+    context_lengths  int32 [N] or None; how many context tokens that match is based on
 
     Siblings are distinct: two children of one node never hold the same token.
     """
@@ -33,6 +36,8 @@ class DraftTree:
     ngram_probs: np.ndarray | None = None
     matched_lengths: np.ndarray | None = None
     ranks: np.ndarray | None = None
+    context_probs: np.ndarray | None = None
+    context_lengths: np.ndarray | None = None
 
     @classmethod
     def root_only(cls, token: int) -> DraftTree:

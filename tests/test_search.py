@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dart import ngram, pure
+from dart.context_store import ContextStore
 from dart.errors import ConfigError
 from dart.search import default_weights, search_tree
 from dart.tree import DraftTree
@@ -117,6 +118,9 @@ def problems(draw: st.DrawFn) -> dict[str, Any]:
         "sequences": draw(st.lists(st.lists(st.integers(0, 4), max_size=12), max_size=3)),
         "has_store": draw(st.booleans()),
         "acceptance": draw(st.none() | acceptance_models(levels)),
+        "text": draw(st.none() | st.lists(st.integers(0, 5), max_size=24)),
+        "context_order": draw(st.integers(1, 4)),
+        "context_acceptance": draw(acceptance_models(levels)),
         "min_probability": draw(st.sampled_from([0.0, 0.1, 0.4])),
     }
 
@@ -157,9 +161,18 @@ def check_against_reference(problem: dict[str, Any], folder: Path) -> None:
     if problem.pop("has_store"):
         store = ngram.build(sequences, order, folder / "search.ngram")
         stores = [store, pure.NgramStore.open(store.path), Counts(sequences, order)]
-    tree = search_tree(store=stores[0], **problem)
+    text, context_order = problem.pop("text", None), problem.pop("context_order", 1)
+    texts: list[Any] = [None, None]
+    if text is not None:
+        texts = [ContextStore(context_order), pure.ContextStore(context_order)]
+        texts[0].append(text)
+        texts[1].append(np.array(text, np.int32))
+    if text is None or problem["acceptance"] is None:
+        problem["context_acceptance"] = None
+    tree = search_tree(store=stores[0], context_store=texts[0], **problem)
     assert_well_formed(tree)
     assert tree.tokens[0] == problem["context"][-1]
+    problem["context_store"] = texts[1]
     assert_same_tree(tree, pure_search_tree(store=stores[1], **problem))
     everything = pure_search_tree(store=stores[2], **{**problem, "tree_size": 10**6})
     assert_same_tree(tree, best_part(everything, problem["tree_size"]))
@@ -174,7 +187,8 @@ def pure_search_tree(store: Any, eos_token: list[int], **problem: Any) -> DraftT
         problem[name] = np.array(problem[name], dtype)
     least = problem.pop("min_probability", 0.0)
     problem["min_score"] = math.log(least) if least else -math.inf
-    problem.setdefault("acceptance", None)
+    for name in ("acceptance", "context_store", "context_acceptance"):
+        problem.setdefault(name, None)
     return DraftTree(*pure.search_tree(store=store, eos_tokens=eos_token, **problem))
 
 
@@ -260,6 +274,7 @@ def test_equals_reference_on_larger_problems(seed: int, tmp_path: Path) -> None:
         probs = 2.0 ** -np.floor(4 * probs)
     text = random.integers(vocab, size=(8, 20))
     text[1::2, :12] = text[::2, 4:16]  # repeated phrases, so that long contexts match
+    coefficients = random.choice([-1, 0, 0.5, 1], (levels, 3, 3)).astype(np.float32)
     check_against_reference(
         {
             "topk_tokens": random.integers(-1, vocab, size=(levels, width)),
@@ -273,7 +288,11 @@ def test_equals_reference_on_larger_problems(seed: int, tmp_path: Path) -> None:
             "logit_weights": default_weights(levels)[1].tolist(),
             "order": 1 + seed % 5,
             "sequences": text.tolist(),
-            "has_store": True,
+            "has_store": seed % 7 > 0,
+            "acceptance": coefficients if seed % 2 else None,
+            "text": text[0].tolist() + text[1].tolist() if seed % 4 < 3 else None,
+            "context_order": 1 + seed % 6,
+            "context_acceptance": coefficients[:, ::-1] if seed % 4 < 3 else None,
         },
         tmp_path,
     )

@@ -32,12 +32,16 @@ struct Node {
   std::uint64_t created;  // order within the depth
   float draft_probability;
   float ngram_probability;
+  std::int32_t context_length;
+  float context_probability;
+  bool is_eos;
 };
 
 struct BeamEntry {
   std::int32_t node;  // index into the arena; -1 is the root
   float score;
   State state;
+  ContextState context_state;
 };
 
 // The candidates of one level: ascending distinct tokens.
@@ -50,6 +54,7 @@ struct Level {
   std::vector<char> is_eos;
   std::size_t eos_count = 0;
   float weight = 0;
+  float lowest_logit = 0;  // taken for a token that is no candidate
 };
 
 // The matches of one context in one level, shared by all beam members that end in it.
@@ -64,6 +69,8 @@ class Search {
  public:
   Search(const Candidates& candidates, const NgramStore* store, const SearchParams& params)
       : candidates_(candidates),
+        stride_(candidates.candidates +
+                (params.context_store == nullptr ? 0 : ContextStore::kMaxOpened)),
         has_model_(!params.acceptance.empty()),
         store_(has_model_ || params.ngram_weight > 0 ? store : nullptr),
         params_(params),
@@ -71,8 +78,9 @@ class Search {
         threshold_(params.min_score) {}
 
   Tree run(std::span<const Token> context) {
-    BeamEntry root{-1, 0.0F, {}};
+    BeamEntry root{-1, 0.0F, {}, {}};
     if (store_ != nullptr) root.state = store_->state_after(context);
+    if (params_.context_store != nullptr) root.context_state = params_.context_store->state();
     beam_.push_back(root);
     full_beam_size_ = 1;
     if (params_.tree_size > 0) {
@@ -117,37 +125,60 @@ class Search {
     level_.eos_count = 0;
     level_.weight = has_model_ ? 1.0F : params_.level_weights[level];
     level_number_ = level;
-    uses_ngrams_ = store_ != nullptr && (level > 0 || has_model_);
+    const bool counts_ngrams = has_model_ || (level > 0 && params_.ngram_weight > 0);
+    uses_ngrams_ = store_ != nullptr && counts_ngrams;
+    context_store_ = counts_ngrams ? params_.context_store : nullptr;
+    level_.lowest_logit = 0.0F;
     for (const std::int32_t rank : order_) {
       if (!level_.tokens.empty() && level_.tokens.back() == tokens[rank]) continue;
       const float p = std::min(probabilities[rank], 1.0F);
       const float scale = has_model_ ? 1.0F : params_.logit_weights[level];
       const float logit = scale * log_probability(p);
-      const bool is_eos = std::find(params_.eos_tokens.begin(), params_.eos_tokens.end(),
-                                    tokens[rank]) != params_.eos_tokens.end();
+      const bool is_eos = ends_text(tokens[rank]);
+      level_.lowest_logit = std::min(level_.lowest_logit, logit);
       level_.tokens.push_back(tokens[rank]);
       level_.ranks.push_back(rank);
       level_.probabilities.push_back(p);
       level_.logits.push_back(logit);
-      level_.steps.push_back(step(logit, 0, 0.0F));
+      level_.steps.push_back(step(logit, 0, 0.0F, {}));
       level_.is_eos.push_back(is_eos ? 1 : 0);
       level_.eos_count += is_eos ? 1 : 0;
     }
   }
 
-  // What a score changes by at this level; `length` 0 is no match.
-  float step(float logit, int length, float ngram_probability) const {
+  bool ends_text(Token token) const {
+    return std::find(params_.eos_tokens.begin(), params_.eos_tokens.end(), token) !=
+           params_.eos_tokens.end();
+  }
+
+  // What a score changes by at this level; length 0 is no match, of the store or of the context.
+  float step(float logit, int length, float ngram_probability, const ContextMatch& context) const {
     if (has_model_) {
       const auto known = static_cast<int>(params_.acceptance_lengths) - 1;
       const std::size_t row = level_number_ * params_.acceptance_lengths +
                               static_cast<std::size_t>(std::min(length, known));
       const float* const model = params_.acceptance.data() + 3 * row;
-      const float z = model[0] + model[1] * logit;
-      return log_sigmoid(length == 0 ? z : z + model[2] * log_probability(ngram_probability));
+      float z = model[0] + model[1] * logit;
+      if (length > 0) z += model[2] * log_probability(ngram_probability);
+      if (context.length > 0) {
+        const float* const terms = context_terms(context.length);
+        z += terms[0] + terms[1] * log_probability(context.probability);
+        if (context.candidate < 0) z += terms[2];
+      }
+      return log_sigmoid(z);
     }
-    if (!uses_ngrams_) return level_.weight * logit;
-    if (length == 0) return level_.weight * (logit + missing_ngram_);
-    return level_.weight * (logit + params_.ngram_weight * log_probability(ngram_probability));
+    if (!uses_ngrams_ && context_store_ == nullptr) return level_.weight * logit;
+    if (length == 0 && context.length == 0) return level_.weight * (logit + missing_ngram_);
+    const float q = std::max(ngram_probability, context.probability);
+    return level_.weight * (logit + params_.ngram_weight * log_probability(q));
+  }
+
+  // Coefficients of the acceptance model for a match of the context store.
+  const float* context_terms(int length) const {
+    const auto known = static_cast<int>(params_.context_lengths) - 1;
+    const std::size_t row =
+        level_number_ * params_.context_lengths + static_cast<std::size_t>(std::min(length, known));
+    return params_.context_acceptance.data() + 3 * row;
   }
 
   // Puts every extension that can still enter the tree into the arena.
@@ -159,6 +190,9 @@ class Search {
     scores_.resize(count);
     ngram_probabilities_.assign(count, 0.0F);
     matched_lengths_.assign(count, 0);
+    context_probabilities_.assign(count, 0.0F);
+    context_lengths_.assign(count, 0);
+    context_matches_.clear();
     for (std::size_t position = 0; position < beam_.size(); ++position) {
       const BeamEntry& entry = beam_[position];
       for (std::size_t i = 0; i < count; ++i) scores_[i] = entry.score + level_.steps[i];
@@ -178,18 +212,55 @@ class Search {
           }
         }
       }
+      const auto depth = static_cast<std::int32_t>(level) + 1;
+      const std::uint64_t first_created = position * stride_;
+      if (context_store_ != nullptr) add_context(entry, depth, first_created);
       for (std::size_t i = 0; i < count; ++i) {
         if (scores_[i] < threshold_) continue;
-        arena_.push_back(
-            {scores_[i], level_.tokens[i], entry.node, static_cast<std::int32_t>(level) + 1,
-             level_.ranks[i], matched_lengths_[i],
-             position * candidates_.candidates + static_cast<std::uint64_t>(level_.ranks[i]),
-             level_.probabilities[i], ngram_probabilities_[i]});
+        arena_.push_back({scores_[i], level_.tokens[i], entry.node, depth, level_.ranks[i],
+                          matched_lengths_[i],
+                          first_created + static_cast<std::uint64_t>(level_.ranks[i]),
+                          level_.probabilities[i], ngram_probabilities_[i], context_lengths_[i],
+                          context_probabilities_[i], level_.is_eos[i] != 0});
       }
       for (const std::uint32_t i : touched_) {
         ngram_probabilities_[i] = 0.0F;
         matched_lengths_[i] = 0;
       }
+      for (const ContextMatch& match : context_matches_) {
+        if (match.candidate < 0) break;
+        context_probabilities_[match.candidate] = 0.0F;
+        context_lengths_[match.candidate] = 0;
+      }
+    }
+  }
+
+  // Scores what has followed the beam member's context in the text itself: candidates anew, and
+  // tokens that are none as nodes of their own.
+  void add_context(const BeamEntry& entry, std::int32_t depth, std::uint64_t first_created) {
+    context_store_->match(entry.context_state, level_.tokens, context_matches_);
+    std::uint64_t created = first_created + candidates_.candidates;
+    for (const ContextMatch& match : context_matches_) {
+      if (match.candidate >= 0) {
+        const auto i = static_cast<std::size_t>(match.candidate);
+        scores_[i] = entry.score +
+                     step(level_.logits[i], matched_lengths_[i], ngram_probabilities_[i], match);
+        context_probabilities_[i] = match.probability;
+        context_lengths_[i] = match.length;
+        continue;
+      }
+      if (!has_model_) break;
+      float q = 0.0F;
+      std::int32_t length = 0;
+      if (uses_ngrams_) {
+        store_->score(entry.state, {&match.token, 1}, {&q, 1}, {&length, 1});
+      }
+      const float score = entry.score + step(level_.lowest_logit, length, q, match);
+      if (score >= threshold_) {
+        arena_.push_back({score, match.token, entry.node, depth, -1, length, created, 0.0F, q,
+                          match.length, match.probability, ends_text(match.token)});
+      }
+      ++created;
     }
   }
 
@@ -205,7 +276,7 @@ class Search {
     matches_.resize(begin + found);
     for (std::size_t m = begin; m < matches_.size(); ++m) {
       const Match& match = matches_[m];
-      match_steps_.push_back(step(level_.logits[match.candidate], length, match.probability));
+      match_steps_.push_back(step(level_.logits[match.candidate], length, match.probability, {}));
     }
     contexts_.push_back({length, node, begin, matches_.size()});
     return contexts_.back();
@@ -247,9 +318,7 @@ class Search {
     selected_eos_.clear();
     for (std::size_t i = first; i < arena_.size(); ++i) {
       if (arena_[i].score < threshold_) continue;
-      const auto at = std::lower_bound(level_.tokens.begin(), level_.tokens.end(), arena_[i].token);
-      const bool is_eos = level_.is_eos[static_cast<std::size_t>(at - level_.tokens.begin())] != 0;
-      (is_eos ? selected_eos_ : selected_).push_back(static_cast<std::int32_t>(i));
+      (arena_[i].is_eos ? selected_eos_ : selected_).push_back(static_cast<std::int32_t>(i));
     }
     keep_best(selected_, params_.beam_width);
     keep_best(selected_eos_, room_for_eos);
@@ -257,10 +326,12 @@ class Search {
 
     next_beam_.clear();
     for (const std::int32_t node : selected_) {
-      BeamEntry entry{node, arena_[node].score, {}};
-      if (store_ != nullptr) {
-        const State& before = beam_[arena_[node].created / candidates_.candidates].state;
-        entry.state = store_->advance(before, arena_[node].token);
+      BeamEntry entry{node, arena_[node].score, {}, {}};
+      const BeamEntry& before = beam_[arena_[node].created / stride_];
+      if (store_ != nullptr) entry.state = store_->advance(before.state, arena_[node].token);
+      if (params_.context_store != nullptr) {
+        entry.context_state =
+            params_.context_store->advance(before.context_state, arena_[node].token);
       }
       next_beam_.push_back(entry);
     }
@@ -294,6 +365,8 @@ class Search {
     tree.ngram_probabilities.reserve(size);
     tree.matched_lengths.reserve(size);
     tree.ranks.reserve(size);
+    tree.context_probabilities.reserve(size);
+    tree.context_lengths.reserve(size);
     const auto append = [&tree](const Node& node, std::int32_t parent) {
       tree.tokens.push_back(node.token);
       tree.parents.push_back(parent);
@@ -302,8 +375,10 @@ class Search {
       tree.ngram_probabilities.push_back(node.ngram_probability);
       tree.matched_lengths.push_back(node.matched_length);
       tree.ranks.push_back(node.rank);
+      tree.context_probabilities.push_back(node.context_probability);
+      tree.context_lengths.push_back(node.context_length);
     };
-    append({0.0F, root, -1, 0, 0, 0, 0, 1.0F, 0.0F}, -1);
+    append({0.0F, root, -1, 0, 0, 0, 0, 1.0F, 0.0F, 0, 0.0F, false}, -1);
     std::vector<std::int32_t> index_of(arena_.size(), -1);
     for (const std::int32_t i : pool_) {
       const Node& node = arena_[i];
@@ -314,6 +389,7 @@ class Search {
   }
 
   const Candidates& candidates_;
+  const std::uint64_t stride_;  // of `created`: extensions a beam member can have
   const bool has_model_;
   const NgramStore* const store_;  // null when no n-gram is to be looked up
   const SearchParams& params_;
@@ -325,6 +401,7 @@ class Search {
   float threshold_;
   std::uint64_t full_beam_size_ = 0;  // of the beam as it would be without skipping
   bool uses_ngrams_ = false;
+  const ContextStore* context_store_ = nullptr;  // null where it counts for nothing
   std::size_t level_number_ = 0;
 
   // Scratch of one level, kept to avoid allocating again.
@@ -332,10 +409,13 @@ class Search {
   std::vector<std::int32_t> order_;
   std::vector<ContextMatches> contexts_;
   std::vector<Match> matches_;
+  std::vector<ContextMatch> context_matches_;  // of one beam member
   std::vector<float> match_steps_;
   std::vector<float> scores_;
   std::vector<float> ngram_probabilities_;
   std::vector<std::int32_t> matched_lengths_;
+  std::vector<float> context_probabilities_;
+  std::vector<std::int32_t> context_lengths_;
   std::vector<std::uint32_t> touched_;
   std::vector<std::int32_t> selected_;
   std::vector<std::int32_t> selected_eos_;
@@ -345,6 +425,15 @@ class Search {
 void check_weight(const std::string& name, float value) {
   if (!(value >= 0.0F && value <= kMaxWeight)) {
     throw std::invalid_argument(name + " is " + std::to_string(value) + ", expected 0..1e6");
+  }
+}
+
+void check_coefficients(const std::string& name, std::span<const float> values) {
+  for (const float value : values) {
+    if (!(std::abs(value) <= kMaxWeight)) {
+      throw std::invalid_argument(name + " holds " + std::to_string(value) +
+                                  ", expected -1e6..1e6");
+    }
   }
 }
 
@@ -383,12 +472,17 @@ Tree search_tree(const Candidates& candidates, const NgramStore* store,
                                   " values, expected three for each matched length of each of " +
                                   std::to_string(candidates.levels) + " levels");
     }
-    for (const float value : params.acceptance) {
-      if (!(std::abs(value) <= kMaxWeight)) {
-        throw std::invalid_argument("acceptance holds " + std::to_string(value) +
-                                    ", expected -1e6..1e6");
-      }
+    check_coefficients("acceptance", params.acceptance);
+  }
+  if (params.context_store != nullptr && !params.acceptance.empty()) {
+    const std::size_t lengths = params.context_lengths;
+    if (lengths == 0 || params.context_acceptance.size() / lengths / 3 < candidates.levels) {
+      throw std::invalid_argument("context_acceptance has " +
+                                  std::to_string(params.context_acceptance.size()) +
+                                  " values, expected three for each matched length of each of " +
+                                  std::to_string(candidates.levels) + " levels");
     }
+    check_coefficients("context_acceptance", params.context_acceptance);
   }
   check_weight("ngram_weight", params.ngram_weight);
   check_weights("level_weights", params.level_weights, candidates.levels);

@@ -4,8 +4,9 @@ The same names, arguments, results, errors and trees; `dart.native` chooses. Als
 that the compiled search is tested against. Making n-gram stores needs the compiled core.
 """
 
+from dart.pure.context_store import ContextStore
 from dart.pure.search import search_tree
 from dart.pure.store import NgramStore
 from dart.pure.unavailable import NgramBuilder, import_trie
 
-__all__ = ["NgramBuilder", "NgramStore", "import_trie", "search_tree"]
+__all__ = ["ContextStore", "NgramBuilder", "NgramStore", "import_trie", "search_tree"]

@@ -14,6 +14,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dart.pure.context_store import MAX_OPENED, ContextStore, Match
+
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -50,6 +52,8 @@ _NODE = np.dtype(
         ("q", np.float32),
         ("matched", np.int32),
         ("rank", np.int32),
+        ("context_p", np.float32),
+        ("context_length", np.int32),
     ]
 )
 
@@ -67,55 +71,90 @@ def search_tree(
     level_weights: Floats,
     logit_weights: Floats,
     acceptance: Floats | None,
+    context_store: ContextStore | None,
+    context_acceptance: Floats | None,
     min_score: float,
-) -> tuple[Longs, Longs, Floats, Floats, Floats, Ints, Ints]:
+) -> tuple[Longs, Longs, Floats, Floats, Floats, Ints, Ints, Floats, Ints]:
     """As dart.search.search_tree, which describes the arguments.
 
-    returns  tokens, parents, scores, draft probabilities, n-gram probabilities, matched lengths
-             and ranks, each [N]
+    returns  tokens, parents, scores, draft probabilities, n-gram probabilities, matched lengths,
+             ranks, context probabilities and context lengths, each [N]
     raises   ValueError for what is out of range
     """
     levels = len(topk_tokens)
     _check(topk_tokens, context, beam_width, ngram_weight, level_weights, logit_weights)
-    _check_acceptance(acceptance, levels)
+    _check_acceptance("acceptance", acceptance, levels)
+    if context_store is not None and acceptance is not None:
+        if context_acceptance is None:
+            context_acceptance = np.empty((levels, 0, 3), np.float32)
+        _check_acceptance("context_acceptance", context_acceptance, levels)
     beam = np.zeros(1, _NODE)
     beam["parent"] = -1
     rows = np.array([-1])  # of the beam's members
-    paths = [tuple(context.tolist())]
-    weight = np.float32(ngram_weight)
+    paths: list[tuple[int, ...]] = [()]
+    recent = tuple(context.tolist())
     nodes = np.empty(0, _NODE)
+    full = 1  # members that the beam would have if none were left out
     for level in range(levels if tree_size > 0 else 0):
         ranks, tokens, p = _distinct(topk_tokens[level], topk_probs[level], level)
         if len(tokens) == 0:
             break
-        q = np.zeros((len(beam), len(tokens)), np.float32)
-        matched = np.zeros((len(beam), len(tokens)), np.int32)
-        has_ngrams = acceptance is not None or (level > 0 and weight > 0)
-        if store is not None and has_ngrams:
+        extended = np.zeros((len(beam), len(tokens)), _NODE)
+        extended["token"], extended["rank"], extended["p"] = tokens, ranks, p
+        extended["created"] = np.arange(extended.size).reshape(extended.shape)
+        extended["created"] += MAX_OPENED * np.arange(len(beam))[:, None]
+        places = np.repeat(np.arange(len(beam)), len(tokens))  # of the parent in the beam
+        opened: list[tuple[int, Match]] = []
+        has_ngrams = acceptance is not None or (level > 0 and ngram_weight > 0)
+        if has_ngrams:
             # Scores never rise along a path: what is worse than the last node of a full tree has
             # no descendant in it. It keeps its place, for the sake of those it keeps out.
             is_hopeful = beam["score"] >= _last_score(nodes, tree_size)
-            for i, found in _look_up(store, paths, is_hopeful, tokens):
-                q[i], matched[i] = found
-        if acceptance is not None:
-            steps = _log_acceptance(acceptance[level], _log(p), _log(q), matched)
-        else:
-            logits = np.tile(logit_weights[level] * _log(p), (len(beam), 1))
-            is_mixed = store is not None and has_ngrams
-            steps = level_weights[level] * (logits + weight * _log(q) if is_mixed else logits)
-        extended = np.empty(q.shape, _NODE)  # [beam, candidates]
-        extended["token"], extended["rank"], extended["p"] = tokens, ranks, p
-        extended["q"], extended["matched"] = q, matched
-        extended["parent"] = rows[:, None]
-        extended["depth"] = level + 1
-        extended["created"] = np.arange(q.size).reshape(q.shape)
-        extended["score"] = beam["score"][:, None] + steps
+            if store is not None:
+                wholes = [recent + path for path in paths]
+                for i, found in _look_up(store, wholes, is_hopeful, tokens):
+                    extended["q"][i], extended["matched"][i] = found
+            if context_store is not None:
+                for i in np.flatnonzero(is_hopeful).tolist():
+                    for match in context_store.matches(paths[i], tokens.tolist()):
+                        _, index, length, probability = match
+                        if index < 0:
+                            opened.append((i, match))
+                        else:
+                            extended["context_p"][i, index] = probability
+                            extended["context_length"][i, index] = length
         extended = extended.reshape(-1)
+        log_p = _log(extended["p"])
+        if acceptance is not None:
+            if opened:
+                more = _opened_nodes(opened, store, [recent + path for path in paths], len(tokens))
+                extended = np.concatenate([extended, more])
+                places = np.concatenate([places, [i for i, _ in opened]])
+                log_p = np.concatenate([log_p, np.full(len(more), _log(p).min())])
+            model = None if context_acceptance is None else context_acceptance[level]
+            steps = _log_acceptance(acceptance[level], model, log_p, extended)
+        else:
+            steps = logit_weights[level] * log_p
+            if has_ngrams and (store is not None or context_store is not None):
+                q = np.maximum(extended["q"], extended["context_p"])
+                steps = steps + np.float32(ngram_weight) * _log(q)
+            steps = level_weights[level] * steps
+        extended["parent"] = rows[places]
+        extended["depth"] = level + 1
+        extended["score"] = beam["score"][places] + steps
 
         is_eos = np.isin(extended["token"], list(eos_tokens))
-        best = np.lexsort((extended["created"], -extended["score"], is_eos))[:beam_width]
+        falling = np.lexsort((extended["created"], -extended["score"]))
+        others = full * int((~np.isin(tokens, list(eos_tokens))).sum())
+        best = np.concatenate(
+            [
+                falling[~is_eos[falling]][:beam_width],
+                falling[is_eos[falling]][: max(0, beam_width - others)],
+            ]
+        )
+        full = min(full * len(tokens), beam_width)
         best = best[extended["score"][best] >= min_score]
-        paths = [(*paths[i // len(tokens)], int(extended["token"][i])) for i in best.tolist()]
+        paths = [(*paths[places[i]], int(extended["token"][i])) for i in best.tolist()]
         beam, rows = extended[best], len(nodes) + best
         nodes = np.concatenate([nodes, extended])
         if len(beam) == 0:
@@ -125,7 +164,7 @@ def search_tree(
 
 def _make_tree(
     root: int, nodes: NDArray[np.void], tree_size: int, min_score: float
-) -> tuple[Longs, Longs, Floats, Floats, Floats, Ints, Ints]:
+) -> tuple[Longs, Longs, Floats, Floats, Floats, Ints, Ints, Floats, Ints]:
     """The best rows with the root before them, by depth, then falling score, then creation."""
     score, depth, created = -nodes["score"], nodes["depth"], nodes["created"]
     # A parent scores no less than its child and has less depth, so it is never cut before it.
@@ -139,7 +178,8 @@ def _make_tree(
     tree[1:] = nodes[chosen]
     parents = index_of[tree["parent"]]
     parents[0] = -1
-    columns = (tree[name].copy() for name in ("score", "p", "q", "matched", "rank"))
+    names = ("score", "p", "q", "matched", "rank", "context_p", "context_length")
+    columns = (tree[name].copy() for name in names)
     return tree["token"].astype(np.int64), parents, *columns
 
 
@@ -203,11 +243,38 @@ def _log(probabilities: Floats) -> Floats:
     return logs[places].reshape(probabilities.shape)
 
 
-def _log_acceptance(model: Floats, log_p: Floats, log_q: Floats, matched: Ints) -> Floats:
-    """ln(sigmoid(z)) of each extension [beam, candidates]; `model` [matched lengths, 3]."""
-    a, b, c = np.moveaxis(model[np.minimum(matched, len(model) - 1)], -1, 0)
+def _opened_nodes(
+    opened: list[tuple[int, Match]],
+    store: Lookup | None,
+    paths: list[tuple[int, ...]],
+    candidates: int,
+) -> NDArray[np.void]:
+    """Extensions by tokens that are no candidates, each behind those of its parent."""
+    nodes = np.zeros(len(opened), _NODE)
+    nodes["rank"] = -1
+    count = dict.fromkeys(range(len(paths)), candidates)
+    for node, (i, (token, _, length, probability)) in zip(nodes, opened, strict=True):
+        node["token"], node["context_length"], node["context_p"] = token, length, probability
+        node["created"] = i * (candidates + MAX_OPENED) + count[i]
+        count[i] += 1
+        if store is not None:
+            q, matched = store.probabilities(paths[i], np.array([token], np.int32))
+            node["q"], node["matched"] = q[0], matched[0]
+    return nodes
+
+
+def _log_acceptance(
+    model: Floats, context_model: Floats | None, log_p: Floats, extended: NDArray[np.void]
+) -> Floats:
+    """ln(sigmoid(z)) of each extension; the models of one level are [matched lengths, 3]."""
+    matched, length = extended["matched"], extended["context_length"]
+    a, b, c = model[np.minimum(matched, len(model) - 1)].T
     z = a + b * log_p
-    z = np.where(matched > 0, z + c * log_q, z)
+    z = np.where(matched > 0, z + c * _log(extended["q"]), z)
+    if context_model is not None:
+        d, e, g = context_model[np.minimum(length, len(context_model) - 1)].T
+        z = np.where(length > 0, z + (d + e * _log(extended["context_p"])), z)
+        z = np.where((length > 0) & (extended["rank"] < 0), z + g, z)
     values, places = np.unique(z, return_inverse=True)
     logs = np.array([_log_sigmoid(value) for value in values.tolist()], np.float32)
     return logs[places].reshape(z.shape)
@@ -248,16 +315,16 @@ def _check_weights(name: str, weights: Sequence[float]) -> None:
             raise ValueError(f"{name} is {weight:f}, expected 0..1e6")
 
 
-def _check_acceptance(acceptance: Floats | None, levels: int) -> None:
+def _check_acceptance(name: str, acceptance: Floats | None, levels: int) -> None:
     if acceptance is None:
         return
     if acceptance.ndim != 3 or acceptance.shape[2] != 3:
-        raise ValueError("acceptance must have shape [levels, matched lengths, 3]")
+        raise ValueError(f"{name} must have shape [levels, matched lengths, 3]")
     if acceptance.shape[1] == 0 or acceptance.shape[0] < levels:
         raise ValueError(
-            f"acceptance has {acceptance.size} values, expected three for each matched length of "
+            f"{name} has {acceptance.size} values, expected three for each matched length of "
             f"each of {levels} levels"
         )
     for value in acceptance.ravel().tolist():
         if not abs(value) <= _MAX_WEIGHT:  # NaN is not
-            raise ValueError(f"acceptance holds {value:f}, expected -1e6..1e6")
+            raise ValueError(f"{name} holds {value:f}, expected -1e6..1e6")

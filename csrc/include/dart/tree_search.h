@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "dart/context_store.h"
 #include "dart/ngram_store.h"
 
 namespace dart {
@@ -29,6 +30,11 @@ struct SearchParams {
   // Coefficients [levels, matched lengths, 3] of the acceptance model; empty: the weights above.
   std::span<const float> acceptance;
   std::size_t acceptance_lengths = 0;  // matched lengths 0, 1, .. that have coefficients
+  // Counts of the text that `context` ends, or null; its state must be that of the text.
+  const ContextStore* context_store = nullptr;
+  // Coefficients [levels, matched lengths, 3] for its matches, used with `acceptance` only.
+  std::span<const float> context_acceptance;
+  std::size_t context_lengths = 0;
   float min_score = -std::numeric_limits<float>::infinity();  // nodes below are left out
 };
 
@@ -42,7 +48,9 @@ struct Tree {
   std::vector<float> draft_probabilities;     // p
   std::vector<float> ngram_probabilities;     // q; 0 when not looked up
   std::vector<std::int32_t> matched_lengths;  // tokens of context behind q; 0 when none
-  std::vector<std::int32_t> ranks;            // column of the candidate in its level
+  std::vector<std::int32_t> ranks;            // column of the candidate in its level; -1: opened
+  std::vector<float> context_probabilities;   // of the context store; 0 when it has no match
+  std::vector<std::int32_t> context_lengths;  // tokens of context behind it; 0 when none
 };
 
 // With l the level of the child, all in float32:
@@ -56,6 +64,12 @@ struct Tree {
 //   score(child) = score(parent) + ln(sigmoid(a + b * ln(p + 1e-10) + c * ln(q + 1e-10)))
 // with a, b, c of the child's level and of the length m of the context that q was found with (of
 // the longest known one where m is longer); without the q term where m is 0.
+//
+// A context store counts beside the other one. With `acceptance`, a match of length n adds
+//   d + e * ln(q' + 1e-10), and g for a token that is no candidate,
+// to the argument of the sigmoid, d, e, g of the child's level and n; such tokens become nodes, too
+// (the store says which it opens), with p of the level's least probable candidate in the score.
+// Without `acceptance` q is the larger of the two, and nothing is opened.
 //
 // Scores never rise along a path (weights are >= 0, p, q and sigmoid <= 1). Equal scores are
 // ordered by depth, then by creation (position of the parent in its beam, then rank), so a parent
