@@ -1,19 +1,23 @@
 """The acceptance model: how probable it is that the target accepts a drafted token.
 
-Fitted for one head and one n-gram store (dart/train/calibrate.py), kept beside the head's weights.
-With it a node's score is the log of the probability that its whole path is accepted, so the best
-tree of n nodes is that of the n best scores, and a node that is not worth its place is known.
+Fitted for one head and one n-gram store (dart/train/calibrate.py), kept beside the head's weights,
+one model for each choice of n-gram sources. With it a node's score is the log of the probability
+that its whole path is accepted, so the best tree of n nodes is that of the n best scores, and a
+node that is not worth its place is known.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dart.config import NGRAM_SOURCES
 from dart.errors import CheckpointError
 
 FILE = "acceptance.json"
@@ -21,41 +25,78 @@ FILE = "acceptance.json"
 
 @dataclass(frozen=True, eq=False)
 class AcceptanceModel:
-    """Coefficients float32 [L, M, 3] of a logistic model per level and matched length.
+    """Coefficients of a logistic model per level and matched length.
 
     The target accepts a candidate behind an accepted parent with probability
-    sigmoid(a + b ln(p + 1e-10) + c ln(q + 1e-10)): p is the head's, q the store's after a context
-    of the matched length 0 .. M - 1; at length 0 there is no q and c means nothing.
+    sigmoid(a + b ln(p + 1e-10) + c ln(q + 1e-10) + d + e ln(q' + 1e-10) + g): p is the head's, q
+    the store's after a context of the matched length 0 .. M - 1, q' the context store's after one
+    of 0 .. N - 1. At length 0 there is no such term; g is for tokens not among the candidates.
+
+    coefficients  float32 [L, M, 3]: a, b, c; M is 1 where the store is not read
+    context       float32 [L, N, 3]: d, e, g; None where the context store is not read
     """
 
     coefficients: NDArray[np.float32]
-
-    @classmethod
-    def load(cls, folder: Path) -> AcceptanceModel | None:
-        """The model in a head's folder, None where there is none.
-
-        raises  CheckpointError naming the file and what it should hold
-        """
-        path = folder / FILE
-        if not path.is_file():
-            return None
-        try:
-            values = np.array(json.loads(path.read_text("utf-8"))["coefficients"], np.float32)
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise CheckpointError(f"{path} is no acceptance model: {error}") from error
-        if values.ndim != 3 or values.shape[2] != 3 or not (np.abs(values) <= 1e6).all():
-            raise CheckpointError(
-                f"{path} holds coefficients {list(values.shape)}; expected finite numbers "
-                "[levels, matched lengths, 3]."
-            )
-        return cls(values)
-
-    def save(self, folder: Path) -> None:
-        """Write it to a head's folder."""
-        rows = [[[float(f"{x:.6g}") for x in row] for row in level] for level in self.coefficients]
-        lines = ",\n  ".join(json.dumps(level) for level in rows)
-        (folder / FILE).write_text(f'{{"coefficients": [\n  {lines}\n]}}\n', encoding="utf-8")
+    context: NDArray[np.float32] | None = None
 
     def fits(self, levels: int, order: int) -> bool:
-        """Whether it was made for so many levels, and a store of this order."""
+        """Whether it was made for so many levels, and a store of this order (1: no store)."""
         return self.coefficients.shape[0] >= levels and self.coefficients.shape[1] == order
+
+    @property
+    def context_order(self) -> int:
+        """Order of the context store it was made for, 0 for none."""
+        return 0 if self.context is None else self.context.shape[1]
+
+
+def load_acceptance(folder: Path) -> dict[str, AcceptanceModel]:
+    """The models in a head's folder by n-gram sources; none where there is no file.
+
+    raises  CheckpointError naming the file and what it should hold
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        return {name: _model(values) for name, values in content.items() if name in NGRAM_SOURCES}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CheckpointError(
+            f"{path} is no acceptance model: {error}. Fit it again (python -m dart train "
+            "calibrate), or remove it: upstream's weights are used then."
+        ) from error
+
+
+def _model(values: Mapping[str, Any]) -> AcceptanceModel:
+    context = values.get("context")
+    model = AcceptanceModel(
+        _coefficients(values["coefficients"]), None if context is None else _coefficients(context)
+    )
+    if model.context is not None and len(model.context) != len(model.coefficients):
+        raise ValueError("its two parts have different numbers of levels")
+    return model
+
+
+def _coefficients(values: Any) -> NDArray[np.float32]:
+    array = np.array(values, np.float32)
+    if array.ndim != 3 or array.size == 0 or array.shape[2] != 3 or not (np.abs(array) < 1e6).all():
+        raise ValueError(
+            f"it holds {list(array.shape)}, expected finite numbers [levels, matched lengths, 3]"
+        )
+    return array
+
+
+def save_acceptance(folder: Path, models: Mapping[str, AcceptanceModel]) -> None:
+    """Write the models by n-gram sources to a head's folder."""
+    content = {
+        name: {
+            "coefficients": _rounded(model.coefficients),
+            **({} if model.context is None else {"context": _rounded(model.context)}),
+        }
+        for name, model in models.items()
+    }
+    (folder / FILE).write_text(json.dumps(content) + "\n", encoding="utf-8")
+
+
+def _rounded(values: NDArray[np.float32]) -> list[list[list[float]]]:
+    return [[[float(f"{x:.5g}") for x in row] for row in level] for level in values]

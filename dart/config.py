@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 from dart.errors import ConfigError
 
+# Where DART's search reads n-grams: the store file, the text itself, both, or nowhere.
+NGRAM_SOURCES = ("static", "context", "both", "none")
 GREEDY_BELOW = 1e-5  # temperatures up to this one mean argmax, as upstream has it
 
 
@@ -50,6 +52,7 @@ class TreeConfig:
 
     min_probability  nodes that the target accepts with less than this probability are left out,
                      where an acceptance model says so; what a node must be worth on the device
+    context_order    order of the n-grams counted in the text itself; 0: they are not
     """
 
     size: int = 60
@@ -57,6 +60,7 @@ class TreeConfig:
     top_k: int = 25
     ngram_weight: float = 0.5
     min_probability: float = 0.0
+    context_order: int = 0
 
     def __post_init__(self) -> None:
         _require(0 <= self.size <= 1024, "tree size", self.size, "0 to 1024 drafted nodes")
@@ -66,6 +70,7 @@ class TreeConfig:
         _require(math.isfinite(weight) and weight >= 0, "ngram_weight", weight, "a number >= 0")
         least = self.min_probability
         _require(0.0 <= least <= 1.0, "min_probability", least, "a number from 0 to 1")
+        _require(0 <= self.context_order <= 8, "context_order", self.context_order, "0 to 8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

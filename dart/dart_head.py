@@ -12,6 +12,7 @@ from torch import nn
 from dart.acceptance import AcceptanceModel
 from dart.cache import KVCache
 from dart.config import HeadConfig, TreeConfig
+from dart.context_store import ContextStore
 from dart.draft_head import DraftHead
 from dart.drafter import DraftingTarget, StageClock
 from dart.layers import DraftLayer, rotary_tables
@@ -95,7 +96,9 @@ class DartHead(DraftHead):
 class DartDrafter:
     """Drafts with one head forward and one n-gram-guided tree search (paper, Algorithm 1).
 
-    acceptance  made for this head and store, scores the nodes; None leaves upstream's weights
+    store       n-grams of a corpus; those of the text itself are counted if the config says so
+    acceptance  made for this head and these n-grams, scores the nodes; None leaves upstream's
+                weights
     """
 
     def __init__(
@@ -110,9 +113,10 @@ class DartDrafter:
         self.target = target
         self.store = store
         self.config = config
-        self._coefficients = None if acceptance is None else acceptance.coefficients
+        self._acceptance = acceptance
         self.aux_layers = target.draft_layers
         self.max_tree_size = config.size + 1
+        self.context_store: ContextStore | None = None
         self._device = head.norm.weight.device
 
     def start(
@@ -124,6 +128,10 @@ class DartDrafter:
         self._rotary = self.head.rotary(rows)
         self._pending = ([*prompt_ids[1:], token], aux_hidden)
         self._history = [*prompt_ids, token][-_LONGEST_CONTEXT:]
+        self.context_store = None
+        if self.config.context_order > 0:
+            self.context_store = ContextStore(self.config.context_order)
+            self.context_store.append([*prompt_ids, token])
 
     def propose(self, max_depth: int, clock: StageClock) -> DraftTree:
         """Draft a tree of at most `max_depth` levels behind the last token."""
@@ -139,6 +147,7 @@ class DartDrafter:
         probabilities = best.softmax(dim=-1).float().cpu().numpy()
         tokens = self.head.draft_to_target[ids].cpu().numpy()
         clock.lap("draft")
+        acceptance = self._acceptance
         tree = search_tree(
             tokens,
             probabilities,
@@ -148,8 +157,10 @@ class DartDrafter:
             tree_size=self.config.size,
             beam_width=self.config.beam_width,
             ngram_weight=self.config.ngram_weight,
-            acceptance=self._coefficients,
-            min_probability=0.0 if self._coefficients is None else self.config.min_probability,
+            acceptance=None if acceptance is None else acceptance.coefficients,
+            context_store=self.context_store,
+            context_acceptance=None if acceptance is None else acceptance.context,
+            min_probability=0.0 if acceptance is None else self.config.min_probability,
         )
         clock.lap("search")
         return tree
@@ -158,3 +169,5 @@ class DartDrafter:
         """Take the step's tokens and the aux states [len(tokens), 3Ht] of their predecessors."""
         self._pending = (tokens, aux_hidden)
         self._history = [*self._history, *tokens][-_LONGEST_CONTEXT:]
+        if self.context_store is not None:
+            self.context_store.append(tokens)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from dart.acceptance import FILE, AcceptanceModel
+from dart.acceptance import FILE, AcceptanceModel, load_acceptance, save_acceptance
 from dart.checkpoint import load_dart_head
 from dart.config import TreeConfig
 from dart.dart_head import DartDrafter, DartHead
@@ -18,7 +18,7 @@ from dart.errors import CheckpointError
 from dart.model.dart_model import DartModel
 from dart.ngram import NgramStore, import_trie
 from dart.target import TargetModel
-from dart.train.calibrate import fit, observe, reliability
+from dart.train.calibrate import OBSERVATION, fit, observe, reliability
 
 
 @pytest.fixture(scope="module")
@@ -45,24 +45,36 @@ def draft(target: TargetModel, drafter: DartDrafter, ids: list[int]):
 
 def test_a_file_says_what_was_saved(tmp_path: Path) -> None:
     """Coefficients cut or reordered on the way would score at random."""
-    model = AcceptanceModel(np.random.default_rng(0).normal(size=(8, 4, 3)).astype(np.float32))
-    model.save(tmp_path)
-    loaded = AcceptanceModel.load(tmp_path)
-    assert loaded is not None
-    np.testing.assert_allclose(loaded.coefficients, model.coefficients, rtol=1e-5)
-    assert AcceptanceModel.load(tmp_path / "elsewhere") is None
+    random = np.random.default_rng(0)
+    static = random.normal(size=(8, 4, 3)).astype(np.float32)
+    context = random.normal(size=(8, 5, 3)).astype(np.float32)
+    models = {"static": AcceptanceModel(static), "both": AcceptanceModel(static[:, ::-1], context)}
+    save_acceptance(tmp_path, models)
+    loaded = load_acceptance(tmp_path)
+    assert set(loaded) == {"static", "both"}
+    np.testing.assert_allclose(loaded["static"].coefficients, static, rtol=1e-4)
+    assert loaded["static"].context is None
+    assert loaded["static"].context_order == 0
+    np.testing.assert_allclose(loaded["both"].coefficients, static[:, ::-1], rtol=1e-4)
+    assert loaded["both"].context is not None
+    np.testing.assert_allclose(loaded["both"].context, context, rtol=1e-4)
+    assert loaded["both"].context_order == 5
+    assert load_acceptance(tmp_path / "elsewhere") == {}
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"coefficients": [[1, 2, 3]]}', '{"coefficients": [[[1, 2, NaN]]]}',
-     '{"coefficients": [[[1, 2, "x"]]]}', '{"coefficients": [[[1, 2], [1, 2, 3]]]}'],
+    ["", "[]", '{"static": {}}', '{"static": {"coefficients": [[1, 2, 3]]}}',
+     '{"static": {"coefficients": [[[1, 2, NaN]]]}}',
+     '{"static": {"coefficients": [[[1, 2, "x"]]]}}',
+     '{"static": {"coefficients": [[[1, 2], [1, 2, 3]]]}}',
+     '{"both": {"coefficients": [[[1, 2, 3]]], "context": [[[1, 2, 3]], [[1, 2, 3]]]}}'],
 )  # fmt: skip
 def test_a_damaged_file_is_one_clear_error(tmp_path: Path, text: str) -> None:
     """A traceback from json or numpy helps nobody."""
     (tmp_path / FILE).write_text(text)
     with pytest.raises(CheckpointError, match=FILE):
-        AcceptanceModel.load(tmp_path)
+        load_acceptance(tmp_path)
 
 
 def test_scores_are_log_probabilities_and_cut_the_tree(recorded_target, head, store) -> None:
@@ -94,7 +106,7 @@ def test_a_model_made_for_another_store_or_head_is_left_out(recorded_target, hea
     values = np.zeros((levels, store.order, 3), np.float32)
 
     def drafter_with(coefficients: np.ndarray, a_store=store) -> DartDrafter:
-        acceptance = AcceptanceModel(coefficients)
+        acceptance = {"static": AcceptanceModel(coefficients)}
         model = DartModel(recorded_target, None, head, a_store, acceptance=acceptance)
         drafter = model.new_drafter("dart")
         assert isinstance(drafter, DartDrafter)
@@ -119,46 +131,77 @@ def test_a_model_made_for_another_store_or_head_is_left_out(recorded_target, hea
 @torch.inference_mode()
 def test_observed_candidates_are_those_that_the_drafter_sees(recorded_target, head, store) -> None:
     """A model fitted one token off would be worse than none."""
-    ids = [int(token) for token in np.random.default_rng(1).integers(3, 250, 30)]
-    start, top_k = 12, 10
-    rows = observe(recorded_target, head, store, [(ids, start)], top_k=top_k)
+    ids = np.random.default_rng(1).integers(3, 250, 20).tolist()
+    ids = [*ids, *ids[5:15], *ids[7:17]]  # so that the text repeats itself
+    start, top_k, order = 12, 10, 4
+    rows = observe(recorded_target, head, store, [(ids, start)], top_k=top_k, context_order=order)
     levels = head.config.draft_length + 1
-    config = TreeConfig(size=1024, beam_width=1024, top_k=top_k)
-    drafter = DartDrafter(head, recorded_target, store, config)
-    at = 0
+    zeros = AcceptanceModel(
+        np.zeros((levels, store.order, 3), np.float32), np.zeros((levels, order, 3), np.float32)
+    )
+    config = TreeConfig(size=1024, beam_width=1024, top_k=top_k, context_order=order)
+    drafter = DartDrafter(head, recorded_target, store, config, zeros)
+    groups = iter(np.split(rows, np.flatnonzero(np.diff(rows["level"])) + 1))
+    opened = seconds = 0
     for anchor in range(start - 1, len(ids) - 2):
         tree = draft(recorded_target, drafter, ids[: anchor + 2])
         assert tree.draft_probs is not None
-        known = min(levels, len(ids) - anchor - 2)
-        first = np.sort(tree.draft_probs[tree.depths == 1])
-        some = rows[at : at + top_k]
-        np.testing.assert_allclose(np.sort(np.exp(some[:, 2])), first, rtol=1e-3, atol=1e-6)
-        accepted = tree.tokens[tree.depths == 1] == ids[anchor + 2]
-        assert some[:, 4].sum() == accepted.sum()
-        for level in range(known):
-            some = rows[at : at + top_k]
-            assert (some[:, 0] == level).all()
-            assert some[:, 4].sum() <= 1
-            assert ((some[:, 1] > 0) == (np.exp(some[:, 3]) > 1e-9)).all()
-            at += top_k
-    assert at == len(rows)
+        assert tree.ranks is not None
+        assert tree.ngram_probs is not None
+        assert tree.context_probs is not None
+        node: int | None = 0
+        for level in range(min(levels, len(ids) - anchor - 2)):
+            some = next(groups)
+            assert (some["level"] == level).all()
+            assert some["is_accepted"].sum() <= 1
+            if node is None or level > 1:  # the tree is not whole any more
+                continue
+            children = np.flatnonzero(tree.parents == node)
+            of_head = tree.ranks[children] >= 0
+            assert (~of_head).sum() == some["is_opened"].sum()
+            opened, seconds = opened + (~of_head).sum(), seconds + level
+            for seen, drafted in (
+                (some["log_p"][~some["is_opened"]], tree.draft_probs[children][of_head]),
+                (some["log_q"], tree.ngram_probs[children]),
+                (some["log_context"], tree.context_probs[children]),
+            ):
+                np.testing.assert_allclose(
+                    np.sort(np.exp(seen)), np.sort(drafted), rtol=1e-3, atol=1e-6
+                )
+            right = children[tree.tokens[children] == ids[anchor + 2 + level]]
+            assert some["is_accepted"].sum() == len(right)
+            node = int(right[0]) if len(right) else None
+    assert next(groups, None) is None
+    assert opened > 5
+    assert seconds > 3
 
 
-def test_fit_finds_the_law_that_made_the_data() -> None:
+@pytest.mark.parametrize("sources", ["static", "context", "both", "none"])
+def test_fit_finds_the_law_that_made_the_data(sources: str) -> None:
     """An optimiser that stops early leaves probabilities that are none."""
     random = np.random.default_rng(0)
-    count = 60_000
+    count, has_store, has_context = 60_000, sources in "static both", sources in "context both"
+    rows = np.zeros(count, OBSERVATION)
     true = np.array([[[0.5, 1.2, 0.0], [1.0, 0.6, 0.8]], [[-1.0, 0.9, 0.0], [2.0, 0.7, 1.5]]])
-    level, length = random.integers(0, 2, (2, count))
-    log_p, log_q = np.log(random.random((2, count)) + 1e-10)
-    a, b, c = np.moveaxis(true[level, length], -1, 0)
-    z = a + b * log_p + np.where(length > 0, c * log_q, 0)
-    accepted = random.random(count) < 1 / (1 + np.exp(-z))
-    log_q = np.where(length > 0, log_q, math.log(1e-10))
-    rows = np.stack([level, length, log_p, log_q, accepted], axis=1).astype(np.float32)
-    model = fit(rows, levels=3, order=3)
-    np.testing.assert_allclose(model.coefficients[:2, :2], true, atol=0.12)
+    terms = np.array([[0.8, 0.5, -1.0], [-0.6, 1.1, 1.0]])[:, None]
+    rows["level"] = random.integers(0, 2, count)
+    rows["matched"], rows["context_length"] = random.integers(0, 2, (2, count))
+    for name in ("log_p", "log_q", "log_context"):
+        rows[name] = np.log(random.random(count) + 1e-10)
+    rows["is_opened"] = (rows["context_length"] > 0) & (random.random(count) < 0.3)
+    a, b, c = np.moveaxis(true[rows["level"], has_store * rows["matched"]], -1, 0)
+    z = a + b * rows["log_p"] + c * rows["log_q"]
+    if has_context:
+        d, e, g = np.moveaxis(terms[rows["level"], 0], -1, 0)
+        z += (rows["context_length"] > 0) * (d + e * rows["log_context"]) + g * rows["is_opened"]
+    rows["is_accepted"] = random.random(count) < 1 / (1 + np.exp(-z))
+    model = fit(rows, levels=3, order=2, context_order=2)[sources]
+    expected = true if has_store else true[:, :1]
+    np.testing.assert_allclose(model.coefficients[:2], expected, atol=0.15)
     # What was never seen falls back to the head's own odds.
-    assert model.coefficients[2].tolist() == [[0, 1, 0]] * 3
+    assert model.coefficients[2].tolist() == [[0, 1, 0]] * expected.shape[1]
+    assert (model.context is not None) == has_context
+    if model.context is not None:
+        np.testing.assert_allclose(model.context[:2, 1], terms[:, 0], atol=0.15)
     for each in reliability(model, rows, (0.0, 0.1, 0.3, 0.6, 1.01)):
         assert each["observed"] == pytest.approx(each["predicted"], abs=0.02)

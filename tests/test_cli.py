@@ -122,6 +122,7 @@ def test_template_name(capsys, flags):
         (["--base-model-name-or-path", "./absent"], "absent"),
         (["--max-new-tokens", "many"], "invalid int"),
         (["--prompt", "\udcff"], "UTF-8"),
+        (["--ngram", "trie"], "invalid choice: 'trie'"),
     ],
 )
 def test_errors_are_one_line(capsys, flags, more, words):
@@ -196,14 +197,15 @@ def test_bench_writes_its_figures(capsys, flags, tmp_path):
     prompts = tmp_path / "p.jsonl"
     prompts.write_text('{"prompt": "w5 w9"}\n{"prompt": "w20 w31 w7"}\n', encoding="utf-8")
     out = tmp_path / "out.json"
-    argv = ["bench", "--decoders", "baseline,dart,eagle3", "--prompts", str(prompts)]
+    argv = ["bench", "--decoders", "baseline,dart,dart:context,eagle3", "--prompts", str(prompts)]
     argv += ["--max-new-tokens", "24", "--json", str(out), "--hf-generate", *flags]
     assert main(argv) == 0
     captured = capsys.readouterr()
     assert "speedup" in captured.out
-    assert "[8/8]" in captured.err
+    assert "[10/10]" in captured.err
     result = json.loads(out.read_text(encoding="utf-8"))
-    assert set(result["decoders"]) == {"baseline", "dart", "eagle3", "hf_generate"}
+    names = {"baseline", "dart", "dart:context", "eagle3", "hf_generate"}
+    assert set(result["decoders"]) == names
     for entry in result["decoders"].values():
         assert {"tokens_per_second", "tau", "speedup", "accept_length_histogram", "seconds",
                 "identical_to_baseline"} <= entry.keys()  # fmt: skip
@@ -225,6 +227,7 @@ def test_bench_writes_its_figures(capsys, flags, tmp_path):
         ["--hf-generate", "--temperature", "1"],
         ["--prompts", "absent.jsonl"],
         ["--decoders", "baseline,nope"],
+        ["--decoders", "baseline,dart:nope"],
     ],
 )
 def test_bench_refuses_before_it_runs(capsys, flags, tmp_path, more):

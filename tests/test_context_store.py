@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -83,7 +84,7 @@ def test_a_long_text_is_counted_whole() -> None:
     store = ContextStore(4)
     for begin in range(0, len(text), 999):
         store.append(text[begin : begin + 999])
-    pairs = Counter(zip(text, text[1:], strict=False))
+    pairs = Counter(pairwise(text))
     after = Counter(text[:-1])
     for first in range(50):
         for match in store.match([-1, first], list(range(50))):

@@ -121,7 +121,22 @@ def test_dart_equals_baseline(
             NoDrafter(),
             DartDrafter(head, recorded_target, store, TreeConfig(size=size)),
             DartDrafter(head, recorded_target, None, TreeConfig(size=size)),
+            DartDrafter(head, recorded_target, store, TreeConfig(size=size, context_order=4)),
         ):
             steps = generate(recorded_target, drafter, entry["prompt"], config)
             texts.append([token for step in steps for token in step.tokens])
-        assert texts[0] == texts[1] == texts[2]
+        assert all(text == texts[0] for text in texts)
+
+
+def test_the_context_store_holds_the_text(recorded_target, head: DartHead) -> None:
+    """A token counted twice or left out would be looked for in the wrong place ever after."""
+    config = GenerationConfig(max_new_tokens=32)
+    drafter = DartDrafter(head, recorded_target, None, TreeConfig(context_order=3))
+    for prompt in ([5, 9, 33, 12], [40, 41]):  # the second text begins anew
+        text = list(prompt)
+        for step in generate(recorded_target, drafter, prompt, config):
+            text += step.tokens
+            assert drafter.context_store is not None
+            # What ends a text is not drafted behind any more.
+            ended = len(step.tokens) if step.finish_reason == "eos" else 0
+            assert drafter.context_store.num_tokens == len(text) - ended

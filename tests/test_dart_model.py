@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from dart import TEMPLATE_REGISTRY, DartModel, dart_generate
+from dart.config import NGRAM_SOURCES
+from dart.dart_head import DartDrafter
 from dart.errors import CheckpointError, ConfigError, DeviceError
 from tests.conftest import ARCHITECTURES, tiny_model
 
@@ -79,6 +81,47 @@ def test_an_eagle3_head_alone_is_enough(conformance) -> None:
     assert model.eagle3_generate([[5, 9]], max_new_token_num=5).shape[1] <= 7
     with pytest.raises(ConfigError, match="no dart head is loaded.*eagle3, baseline"):
         model.new_drafter("dart")
+
+
+@pytest.mark.parametrize("ngram", [None, *NGRAM_SOURCES])
+def test_ngrams_are_read_where_it_is_said(model: DartModel, ngram: str | None) -> None:
+    """A choice that changes nothing would be measured as if it did."""
+    drafter = model.new_drafter("dart", ngram=ngram)
+    assert isinstance(drafter, DartDrafter)
+    # Without an acceptance model nobody knows what the text's own n-grams are worth.
+    assert (drafter.store is not None) == (ngram in (None, "static", "both"))
+    assert (drafter.config.context_order > 0) == (ngram in ("context", "both"))
+    prompt = [5, 9, 33, 12, 5, 9]
+    texts = [
+        [token for step in model.stream(prompt, decoder, ngram=ngram, max_new_token_num=40)
+         for token in step.tokens]
+        for decoder in ("baseline", "dart")
+    ]  # fmt: skip
+    assert texts[0] == texts[1]
+
+
+def test_ngrams_that_cannot_be_read_are_refused(model: DartModel) -> None:
+    """A misspelt source, or a store that is not there, must not be skipped in silence."""
+    with pytest.raises(ConfigError, match="ngram is 'trie'; expected one of static, context"):
+        model.new_drafter("dart", ngram="trie")
+    bare = DartModel(model.target, model.tokenizer, model.dart_head)
+    for ngram in ("static", "both"):
+        with pytest.raises(ConfigError, match=f"{ngram}.*no n-gram store is loaded"):
+            bare.new_drafter("dart", ngram=ngram)
+    assert bare.new_drafter("dart").max_tree_size > 1
+
+
+def test_the_demo_knows_what_all_ngrams_are_worth() -> None:
+    """An acceptance file that fits nothing is left out without a word; drafts get worse."""
+    demo = DartModel.demo()
+    for ngram in NGRAM_SOURCES:
+        drafter = demo.new_drafter("dart", ngram=ngram)
+        assert isinstance(drafter, DartDrafter)
+        assert drafter.config.min_probability > 0, ngram
+    best = demo.new_drafter("dart")
+    assert isinstance(best, DartDrafter)
+    assert best.store is not None
+    assert best.config.context_order > 0
 
 
 def test_input_ids_of_another_shape_are_refused(model: DartModel) -> None:

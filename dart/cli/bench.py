@@ -35,7 +35,9 @@ def parser() -> argparse.ArgumentParser:
         description="Run decoders interleaved, prompt by prompt, after a warm-up.",
     )
     made.add_argument(
-        "--decoders", default="baseline,dart", help="comma-separated: baseline, dart, eagle3"
+        "--decoders",
+        default="baseline,dart",
+        help="comma-separated: baseline, dart, eagle3; dart:static and the like for --ngram static",
     )
     made.add_argument(
         "--prompts", required=True, metavar="FILE", help='JSONL of {"prompt"} or {"messages"}'
@@ -65,8 +67,9 @@ def main(argv: Sequence[str]) -> int:
     from dart.bench.report import SCHEMA, provenance, summarize, table
     from dart.bench.run import Progress, run_benchmark
 
-    for name in names:
-        model.new_drafter(name, args.tree_size)  # a missing head is reported before the first run
+    for name in names:  # a missing head is reported before the first run
+        decoder, _, ngram = name.partition(":")
+        model.new_drafter(decoder, args.tree_size, ngram or args.ngram)
     decoders = {name: _decode(model, name, args) for name in names}
     if args.hf_generate:
         decoders[STOCK] = _stock(model)
@@ -116,10 +119,11 @@ def _check(args: argparse.Namespace) -> list[str]:
 
 
 def _decode(model: DartModel, name: str, args: argparse.Namespace) -> Decode:
-    options = stream_options(args)
+    decoder, _, ngram = name.partition(":")
+    options = {**stream_options(args), "ngram": ngram or args.ngram}
 
     def decode(ids: list[int], max_new_tokens: int) -> Iterator[Step]:
-        return model.stream(ids, name, **{**options, "max_new_token_num": max_new_tokens})
+        return model.stream(ids, decoder, **{**options, "max_new_token_num": max_new_tokens})
 
     return decode
 

@@ -50,7 +50,8 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; its exit code."""
     args = parser().parse_args(argv)
     model = load_model(args)
-    model.new_drafter(args.decoder, args.tree_size)  # a decoder without its head is reported now
+    # A decoder without its head is reported now.
+    model.new_drafter(args.decoder, args.tree_size, args.ngram)
     _enable_line_editing()
     colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     chat = Chat(model, args, paint if colours else plain)
@@ -110,7 +111,7 @@ class Chat:
             self.messages = list(self.system)
         elif line.startswith("/decoder"):
             name = line.removeprefix("/decoder").strip()
-            self.model.new_drafter(name, self.options["tree_size"])
+            self.model.new_drafter(name, self.options["tree_size"], self.options["ngram"])
             self.decoder = name
         elif line.startswith("/"):
             raise ConfigError(f"{line.split()[0]} is no command; {HELP}.")

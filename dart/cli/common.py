@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
+from dart.config import NGRAM_SOURCES
 from dart.errors import ConfigError, DeviceError
 
 if TYPE_CHECKING:
@@ -65,6 +66,12 @@ def add_sampling_arguments(parser: argparse.ArgumentParser, max_new_tokens: int)
         "--tree-size", type=int, metavar="N", help="drafted nodes a step (default: by device)"
     )
     group.add_argument(
+        "--ngram",
+        choices=NGRAM_SOURCES,
+        help="where DART reads n-grams: the store, the text itself, both, nowhere (default: "
+        "wherever an acceptance model knows what they are worth, else the store)",
+    )
+    group.add_argument(
         "--template-name", metavar="NAME", help="chat template (default: the tokenizer's own)"
     )
 
@@ -79,6 +86,7 @@ def stream_options(args: argparse.Namespace) -> dict[str, Any]:
         "max_new_token_num": args.max_new_tokens,
         "max_length": args.max_length,
         "tree_size": args.tree_size,
+        "ngram": args.ngram,
     }
 
 

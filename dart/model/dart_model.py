@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,16 @@ import torch
 from torch import nn
 
 from dart.acceptance import FILE as ACCEPTANCE_FILE
-from dart.acceptance import AcceptanceModel
+from dart.acceptance import AcceptanceModel, load_acceptance
 from dart.checkpoint import load_dart_head, load_eagle3_head
-from dart.config import Eagle3TreeConfig, GenerationConfig, SamplingConfig, TreeConfig
+from dart.config import (
+    NGRAM_SOURCES,
+    Eagle3TreeConfig,
+    GenerationConfig,
+    SamplingConfig,
+    TreeConfig,
+)
+from dart.context_store import DEFAULT_ORDER
 from dart.dart_head import DartDrafter, DartHead
 from dart.decode import Step, generate
 from dart.drafter import Drafter, NoDrafter
@@ -31,7 +38,7 @@ DEMO = Path(__file__).resolve().parents[2] / "assets" / "demo"
 _HEAD_FILES = ["config.json", "*.safetensors", "pytorch_model.bin", ACCEPTANCE_FILE]
 # A CPU pays for every node: a small tree, or one of nodes that are worth it where that is known.
 _CPU_TREE = TreeConfig(size=20)
-_CPU_TREE_BY_WORTH = TreeConfig(size=24, beam_width=12, top_k=15, min_probability=0.012)
+_CPU_TREE_BY_WORTH = TreeConfig(size=32, beam_width=16, top_k=20, min_probability=0.025)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,7 @@ class DartModel:
     target       the target model; tokenizer  its tokenizer
     dart_head    None where no DART checkpoint was given; store  None where no n-gram file was
     eagle3_head  None where no EAGLE3 checkpoint was given
-    acceptance   scores DART's nodes; None where the DART checkpoint brings none
+    acceptance   scores DART's nodes, by n-gram sources; empty where the checkpoint brings none
     """
 
     def __init__(
@@ -58,14 +65,14 @@ class DartModel:
         dart_head: DartHead | None = None,
         store: NgramStore | None = None,
         eagle3_head: Eagle3Head | None = None,
-        acceptance: AcceptanceModel | None = None,
+        acceptance: Mapping[str, AcceptanceModel] | None = None,
     ) -> None:
         self.target = target
         self.tokenizer = tokenizer
         self.dart_head = dart_head
         self.store = store
         self.eagle3_head = eagle3_head
-        self.acceptance = acceptance
+        self.acceptance = acceptance or {}
 
     @classmethod
     def from_pretrained(
@@ -118,7 +125,7 @@ class DartModel:
         if dart_model_name_or_path is not None:
             head = resolve(dart_model_name_or_path, hub=hub, patterns=_HEAD_FILES)
             self.dart_head = load_dart_head(head, target)
-            self.acceptance = AcceptanceModel.load(head)
+            self.acceptance = load_acceptance(head)
         if ngram_model_name_or_path is not None:
             wanted = "small.trie" if is_small_ngram else "full.trie"
             path = resolve(ngram_model_name_or_path, hub=hub, patterns=[wanted, "*.ngram"])
@@ -186,11 +193,16 @@ class DartModel:
             text = [{"role": "user", "content": text}]
         return encode_chat(self.tokenizer, text)
 
-    def new_drafter(self, decoder: str, tree_size: int | None = None) -> Drafter:
+    def new_drafter(
+        self, decoder: str, tree_size: int | None = None, ngram: str | None = None
+    ) -> Drafter:
         """A drafter with a state of its own.
 
         tree_size  drafted nodes a step; None chooses by device
-        raises     ConfigError for an unknown decoder or one whose head is not loaded
+        ngram      where DART reads n-grams, one of NGRAM_SOURCES; None: wherever an acceptance
+                   model knows what they are worth, else from the store alone
+        raises     ConfigError for an unknown decoder, one whose head is not loaded, or n-grams of a
+                   store that is not loaded
         """
         if decoder not in DECODERS:
             raise ConfigError(f"decoder is {decoder!r}; expected one of {', '.join(DECODERS)}.")
@@ -198,14 +210,19 @@ class DartModel:
             return NoDrafter()
         on_cpu = self.device.type == "cpu"
         if decoder == "dart" and self.dart_head is not None:
-            acceptance = self._fitting_acceptance()
+            ngram = self._ngram_sources(ngram)
+            acceptance = self._fitting_acceptance(ngram)
             if tree_size is not None:
                 tree = TreeConfig(size=tree_size)
             elif on_cpu:
                 tree = _CPU_TREE if acceptance is None else _CPU_TREE_BY_WORTH
             else:
                 tree = TreeConfig()
-            return DartDrafter(self.dart_head, self.target, self.store, tree, acceptance)
+            if ngram in ("context", "both"):
+                order = DEFAULT_ORDER if acceptance is None else acceptance.context_order
+                tree = replace(tree, context_order=order)
+            store = self.store if ngram in ("static", "both") else None
+            return DartDrafter(self.dart_head, self.target, store, tree, acceptance)
         if decoder == "eagle3" and self.eagle3_head is not None:
             size = _CPU_TREE.size if tree_size is None and on_cpu else tree_size
             tree = Eagle3TreeConfig() if size is None else Eagle3TreeConfig(size=size)
@@ -215,12 +232,28 @@ class DartModel:
             f"of {', '.join(self.decoders)}."
         )
 
-    def _fitting_acceptance(self) -> AcceptanceModel | None:
-        """The acceptance model, where it was made for a head and a store like those loaded."""
-        head, store, acceptance = self.dart_head, self.store, self.acceptance
-        if head is None or store is None or acceptance is None:
+    def _ngram_sources(self, ngram: str | None) -> str:
+        """What is asked for, checked; what is best where nothing is."""
+        if ngram is None:
+            sources = ("both", "static") if self.store is not None else ("context",)
+            known = [name for name in sources if self._fitting_acceptance(name) is not None]
+            return known[0] if known else "none" if self.store is None else "static"
+        if ngram not in NGRAM_SOURCES:
+            raise ConfigError(f"ngram is {ngram!r}; expected one of {', '.join(NGRAM_SOURCES)}.")
+        if ngram in ("static", "both") and self.store is None:
+            raise ConfigError(
+                f"ngram is {ngram!r}, but no n-gram store is loaded; give "
+                "--ngram-model-name-or-path, or choose context or none."
+            )
+        return ngram
+
+    def _fitting_acceptance(self, ngram: str) -> AcceptanceModel | None:
+        """The acceptance model for these sources, if made for such a head and such a store."""
+        head, acceptance = self.dart_head, self.acceptance.get(ngram)
+        if head is None or acceptance is None:
             return None
-        return acceptance if acceptance.fits(head.config.draft_length + 1, store.order) else None
+        order = 1 if ngram in ("context", "none") or self.store is None else self.store.order
+        return acceptance if acceptance.fits(head.config.draft_length + 1, order) else None
 
     def stream(
         self,
@@ -234,10 +267,12 @@ class DartModel:
         max_new_token_num: int = 512,
         max_length: int | None = None,
         tree_size: int | None = None,
+        ngram: str | None = None,
     ) -> Generator[Step, None, None]:
         """Decode, yielding one Step a target forward; the first one is the prefill's.
 
         input_ids  LongTensor [1, T] or [T], or a list of ids
+        tree_size, ngram  as in `new_drafter`
         raises     a DartError before the first step where a parameter or the prompt does not fit
         """
         prompt_ids = _as_ids(input_ids)
@@ -248,7 +283,7 @@ class DartModel:
             eos_token_ids=self.target.eos_token_ids,
             sampling=sampling,
         )
-        drafter = self.new_drafter(decoder, tree_size)
+        drafter = self.new_drafter(decoder, tree_size, ngram)
         try:
             yield from generate(self.target, drafter, prompt_ids, config)
         except torch.OutOfMemoryError as error:

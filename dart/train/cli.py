@@ -97,7 +97,7 @@ def add_steps(parser: argparse.ArgumentParser) -> None:
         default=["synthetic", "short", "own"],
         help="what is counted: synthetic, short, long, plain, own",
     )
-    sub = step("calibrate", run_calibrate, "fit the acceptance model of head and store")
+    sub = step("calibrate", run_calibrate, "fit the acceptance models of head and n-grams")
     sub.add_argument("--documents", type=int, default=600, help="held-out texts to fit and check")
     sub = step("evaluate", run_evaluate, "measure how often answers parse, end and loop, and tau")
     sub.add_argument("--prompts", type=int, default=200, help="held-out prompts")
@@ -303,6 +303,8 @@ def run_ngram(args: argparse.Namespace) -> int:
 
 def run_calibrate(args: argparse.Namespace) -> int:
     """Write dart/acceptance.json, and calibration.json: how true it is on texts not fitted to."""
+    from dart.acceptance import save_acceptance
+    from dart.context_store import DEFAULT_ORDER
     from dart.model.dart_model import DartModel
     from dart.train.assets import held_out_prompts
     from dart.train.calibrate import BINS, fit, observe, reliability
@@ -326,12 +328,27 @@ def run_calibrate(args: argparse.Namespace) -> int:
     texts = texts[: args.documents]
     cut = len(texts) * 4 // 5
     fitted_on, checked_on = (
-        observe(model.target, head, store, tqdm(some, desc=name), top_k=25)
+        observe(
+            model.target,
+            head,
+            store,
+            tqdm(some, desc=name),
+            top_k=25,
+            context_order=DEFAULT_ORDER,
+        )
         for name, some in (("fit", texts[:cut]), ("check", texts[cut:]))
     )
-    acceptance = fit(fitted_on, levels=head.config.draft_length + 1, order=store.order)
-    acceptance.save(args.out / "dart")
-    report = {"documents": len(texts), "bins": reliability(acceptance, checked_on, BINS)}
+    models = fit(
+        fitted_on,
+        levels=head.config.draft_length + 1,
+        order=store.order,
+        context_order=DEFAULT_ORDER,
+    )
+    save_acceptance(args.out / "dart", models)
+    report = {
+        "documents": len(texts),
+        "bins": {name: reliability(model, checked_on, BINS) for name, model in models.items()},
+    }
     (args.out / "calibration.json").write_text(json.dumps(report, indent=1) + "\n", "utf-8")
     return 0
 
