@@ -11,8 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from app.job import Job
+from app.lanes import Mode, decode
 from app.pieces import TokenTexts
-from app.race import Mode, Race, Steps
+from app.race import Batches, Race
 from app.settings import Settings
 from dart.errors import ConfigError, DartError
 
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 
 Message = dict[str, str]
 Report = Callable[[str], None]
+# Prompt ids, decoders, mode, settings: their records, none of them before the first is asked for.
+Decode = Callable[[list[int], Sequence[str], Mode, Settings], Batches]
 
 
 class Model(Protocol):
@@ -74,11 +77,15 @@ class NotReadyError(DartError):
 class Engine:
     """Owns the model and the lock that lets one text at a time be decoded.
 
-    load  brings the model, calling its argument with the name of each stage it enters
+    load   brings the model, calling its argument with the name of each stage it enters
+    route  takes the decoding in this process and gives the one to use; None: the same
     """
 
-    def __init__(self, load: Callable[[Report], Loaded]) -> None:
+    def __init__(
+        self, load: Callable[[Report], Loaded], route: Callable[[Decode], Decode] | None = None
+    ) -> None:
         self._load = load
+        self._decode = self._decode_here if route is None else route(self._decode_here)
         self._guard = threading.Lock()
         self._decoding = threading.Lock()
         self._loaded: Loaded | None = None
@@ -89,13 +96,23 @@ class Engine:
 
     def load(self) -> None:
         """Begin to load, or begin again after a failure; returns at once."""
+        if self._begin_to_load():
+            threading.Thread(target=self._run_load, name="dart-load", daemon=True).start()
+
+    def load_now(self) -> None:
+        """Load on this thread; NotReadyError with the reason where that fails."""
+        if self._begin_to_load():
+            self._run_load()
+        _ = self.loaded
+
+    def _begin_to_load(self) -> bool:
         with self._guard:
             if self._loading or self._loaded is not None:
-                return
+                return False
             self._loading = True
             self._since = time.monotonic()
             self._status = Status("loading", "Starting", 0.0)
-        threading.Thread(target=self._run_load, name="dart-load", daemon=True).start()
+            return True
 
     def _run_load(self) -> None:
         def report(stage: str) -> None:
@@ -150,14 +167,15 @@ class Engine:
     def start(self, prompt_ids: list[int], settings: Settings) -> Job:
         """Decode in a thread; it waits there until the text before it is done."""
         name = settings.decoder
-        lanes = self._lanes(prompt_ids, [name], settings)
-        return Job(name, lanes[name], self.loaded.model.tokenizer, self._decoding)
+        batches = self._batches(prompt_ids, [name], "race", settings)
+        return Job(name, batches, self.loaded.model.tokenizer, self._decoding)
 
     def start_race(
         self, prompt_ids: list[int], decoders: Sequence[str], mode: Mode, settings: Settings
     ) -> Race:
         """The same with several decoders, whatever `settings.decoder` says."""
-        return Race(self._lanes(prompt_ids, decoders, settings), self._decoding, mode)
+        batches = self._batches(prompt_ids, decoders, mode, settings)
+        return Race(decoders, batches, self._decoding)
 
     @property
     def token_texts(self) -> TokenTexts:
@@ -166,14 +184,20 @@ class Engine:
             self._token_texts = TokenTexts(self.loaded.model.tokenizer)
         return self._token_texts
 
-    def _lanes(
-        self, prompt_ids: list[int], decoders: Sequence[str], settings: Settings
-    ) -> dict[str, Steps]:
-        model, context = self.loaded.model, self.loaded.context
+    def _batches(
+        self, prompt_ids: list[int], decoders: Sequence[str], mode: Mode, settings: Settings
+    ) -> Batches:
+        able = self.loaded.model.decoders
         for name in decoders:
-            if name not in model.decoders:
-                raise ConfigError(
-                    f"decoder is {name!r}; this model can run {', '.join(model.decoders)}."
-                )
-        options = {**settings.stream_options(), "max_length": context}
-        return {name: partial(model.stream, prompt_ids, name, **options) for name in decoders}
+            if name not in able:
+                raise ConfigError(f"decoder is {name!r}; this model can run {', '.join(able)}.")
+        return self._decode(prompt_ids, decoders, mode, settings)
+
+    def _decode_here(
+        self, prompt_ids: list[int], decoders: Sequence[str], mode: Mode, settings: Settings
+    ) -> Batches:
+        loaded = self.loaded
+        options = {**settings.stream_options(), "max_length": loaded.context}
+        stream = loaded.model.stream
+        lanes = {name: partial(stream, prompt_ids, name, **options) for name in decoders}
+        return decode(lanes, mode)
