@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 
 Message = dict[str, str]
 Report = Callable[[str], None]
-# Prompt ids, decoders, mode, settings: their records, none of them before the first is asked for.
-Decode = Callable[[list[int], Sequence[str], Mode, Settings], Batches]
 
 
 class Model(Protocol):
@@ -59,6 +57,20 @@ class Loaded:
     context: int
     is_demo: bool
     memory: Callable[[], tuple[int, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is to be decoded; `settings.decoder` means nothing here. Plain values: it is pickled."""
+
+    prompt_ids: list[int]
+    decoders: tuple[str, ...]
+    mode: Mode
+    settings: Settings
+
+
+# Its records; nothing is done before the first batch is asked for.
+Decode = Callable[[Task], Batches]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +178,14 @@ class Engine:
 
     def start(self, prompt_ids: list[int], settings: Settings) -> Job:
         """Decode in a thread; it waits there until the text before it is done."""
-        name = settings.decoder
-        batches = self._batches(prompt_ids, [name], "race", settings)
-        return Job(name, batches, self.loaded.model.tokenizer, self._decoding)
+        batches = self._batches(Task(prompt_ids, (settings.decoder,), "race", settings))
+        return Job(settings.decoder, batches, self.loaded.model.tokenizer, self._decoding)
 
     def start_race(
         self, prompt_ids: list[int], decoders: Sequence[str], mode: Mode, settings: Settings
     ) -> Race:
         """The same with several decoders, whatever `settings.decoder` says."""
-        batches = self._batches(prompt_ids, decoders, mode, settings)
+        batches = self._batches(Task(prompt_ids, tuple(decoders), mode, settings))
         return Race(decoders, batches, self._decoding)
 
     @property
@@ -184,20 +195,16 @@ class Engine:
             self._token_texts = TokenTexts(self.loaded.model.tokenizer)
         return self._token_texts
 
-    def _batches(
-        self, prompt_ids: list[int], decoders: Sequence[str], mode: Mode, settings: Settings
-    ) -> Batches:
+    def _batches(self, task: Task) -> Batches:
         able = self.loaded.model.decoders
-        for name in decoders:
+        for name in task.decoders:
             if name not in able:
                 raise ConfigError(f"decoder is {name!r}; this model can run {', '.join(able)}.")
-        return self._decode(prompt_ids, decoders, mode, settings)
+        return self._decode(task)
 
-    def _decode_here(
-        self, prompt_ids: list[int], decoders: Sequence[str], mode: Mode, settings: Settings
-    ) -> Batches:
+    def _decode_here(self, task: Task) -> Batches:
         loaded = self.loaded
-        options = {**settings.stream_options(), "max_length": loaded.context}
+        options = {**task.settings.stream_options(), "max_length": loaded.context}
         stream = loaded.model.stream
-        lanes = {name: partial(stream, prompt_ids, name, **options) for name in decoders}
-        return decode(lanes, mode)
+        lanes = {name: partial(stream, task.prompt_ids, name, **options) for name in task.decoders}
+        return decode(lanes, task.mode)

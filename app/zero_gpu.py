@@ -17,18 +17,18 @@ import importlib
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import gradio as gr
 
 from app.race import Batches, Race, Record
 from dart.errors import DeviceError
 
 if TYPE_CHECKING:
-    from app.engine import Decode, Loaded, Report
-    from app.lanes import Mode
-    from app.settings import Settings
+    from app.engine import Decode, Loaded, Report, Task
 
 BATCH_SECONDS = 0.05  # a stop is seen over there at the next batch, so they come without news too
 JOIN_SECONDS = 5.0
@@ -62,30 +62,21 @@ def on_gpu(decode: Decode, gpu: Callable[..., Any]) -> Decode:
     the first one comes when there is a GPU, which can take a minute, and nothing before it can be
     stopped. No GPU, no quota left and the like are a DeviceError with ZeroGPU's own words.
 
-    decode  called in the forked process; its arguments must pickle, and so must the records
+    decode  called in the forked process; the records must pickle
     gpu     `spaces.GPU`
     """
 
-    def work(
-        prompt_ids: list[int], decoders: Sequence[str], mode: Mode, settings: Settings
-    ) -> Generator[list[Record], None, None]:
+    def work(task: Task) -> Generator[list[Record], None, None]:
         # With a lock of its own: the engine's was held when this process was forked.
-        yield from batches_of(
-            Race(decoders, decode(prompt_ids, decoders, mode, settings), threading.Lock())
-        )
+        yield from batches_of(Race(task.decoders, decode(task), threading.Lock()))
 
-    def seconds(
-        prompt_ids: list[int], decoders: Sequence[str], mode: Mode, settings: Settings
-    ) -> int:
-        return gpu_seconds(settings.max_tokens, len(decoders))
+    def seconds(task: Task) -> int:
+        return gpu_seconds(task.settings.max_tokens, len(task.decoders))
 
     remote = gpu(work, duration=seconds)
 
-    def call(
-        prompt_ids: list[int], decoders: Sequence[str], mode: Mode, settings: Settings
-    ) -> Batches:
-        pieces = remote(prompt_ids, decoders, mode, settings)
-        return _taken(pieces, contextvars.copy_context())
+    def call(task: Task) -> Batches:
+        return _taken(remote(task), contextvars.copy_context())
 
     return call
 
@@ -114,20 +105,11 @@ def _taken(remote: Generator[list[Record], None, None], context: contextvars.Con
         while True:
             try:
                 batch = context.run(next, remote, None)
-            except Exception as problem:
-                raise _explained(problem) from problem
+            except gr.Error as problem:  # its text is for the visitor
+                raise DeviceError(f"ZeroGPU: {problem.message}") from problem
             if batch is None:
                 return
             yield batch
-
-
-def _explained(problem: Exception) -> Exception:
-    """No GPU, no quota left and the like are a gr.Error whose text is for the visitor."""
-    import gradio as gr
-
-    if isinstance(problem, gr.Error):
-        return DeviceError(f"ZeroGPU: {problem.message}")
-    return problem
 
 
 def load_on_cpu(

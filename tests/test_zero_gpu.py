@@ -10,18 +10,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from gradio.context import LocalContext
 
 from app import lanes, zero_gpu
-from app.lanes import Mode
+from app.engine import Task
 from app.race import Batches, Race, Record
 from app.settings import Settings
 from app.zero_gpu import gpu_seconds, load_on_cpu, on_gpu
@@ -31,6 +30,7 @@ from tests import fake_spaces
 from tests.fake_model import FakeModel, fake_loaded
 
 ROOT = Path(__file__).parents[1]
+ONE = ("dart",)
 IDS = FakeModel().tokenizer.encode("story")
 
 
@@ -38,20 +38,22 @@ def scripted(delay: float = 0.001, silence: float = 0.0) -> Callable[..., Batche
     """The fake model's decoding; its first record says in which process."""
     model = FakeModel(delay)
 
-    def decode(ids: list[int], decoders: Sequence[str], mode: Mode, settings: Settings) -> Batches:
+    def decode(task: Task) -> Batches:
         yield [Record("dart", 0.0, 0.0, Step([os.getpid()]))]
         time.sleep(silence)
-        options = settings.stream_options()
-        yield from lanes.decode(
-            {name: partial(model.stream, ids, name, **options) for name in decoders}, mode
-        )
+        options = task.settings.stream_options()
+        steps = {name: partial(model.stream, task.prompt_ids, name, **options) for name in ONE}
+        yield from lanes.decode(steps)
 
     return decode
 
 
-def ask(decode: Any, settings: Settings | None = None) -> Batches:
-    decode_there = on_gpu(decode, zero_gpu.gpu_decorator())
-    return decode_there(IDS, ["dart"], "race", settings or Settings())
+def task(max_tokens: int = 256) -> Task:
+    return Task(IDS, ONE, "race", Settings(max_tokens=max_tokens))
+
+
+def ask(decode: Callable[[Task], Batches], asked: Task | None = None) -> Batches:
+    return on_gpu(decode, zero_gpu.gpu_decorator())(asked or task())
 
 
 def ended(race: Race) -> list[Record]:
@@ -71,8 +73,7 @@ def spaces(monkeypatch):
 def test_records_come_whole_and_in_order_from_another_process():
     """Prevents records that are lost, doubled or cannot be pickled, and decoding without a GPU."""
     got = [record for batch in ask(scripted()) for record in batch]
-    here = scripted()(IDS, ["dart"], "race", Settings())
-    expected = ended(Race(["dart"], here, threading.Lock()))
+    expected = ended(Race(ONE, scripted()(task()), threading.Lock()))
     assert got[0].step is not None
     assert got[0].step.tokens != [os.getpid()]
     steps = [record.step for record in got if record.step is not None]
@@ -113,7 +114,7 @@ def test_batches_come_while_nothing_happens():
 
 def test_closing_stops_the_process_over_there():
     """Prevents a closed tab from burning the visitor's quota."""
-    pieces = ask(scripted(delay=0.01), Settings(max_tokens=4096))
+    pieces = ask(scripted(delay=0.01), task(4096))
     while len(next(pieces)) == 0:
         pass
     began = time.monotonic()
@@ -131,19 +132,19 @@ def test_errors_of_zero_gpu_are_for_the_visitor(monkeypatch):
         list(ask(scripted()))
 
 
-def breaks(*_asked: Any) -> Batches:
+def breaks(_task: Task) -> Batches:
     raise RuntimeError("CUDA")
 
 
 def test_a_worker_that_dies_is_noticed():
     """Prevents a page that waits for ever where the process was killed for its memory."""
 
-    def dies(*_asked: Any) -> Batches:
+    def dies(_task: Task) -> Batches:
         yield [Record("dart", 0.1, 0.1, Step([1]))]
         time.sleep(0.2)
         os._exit(9)
 
-    records = ended(Race(["dart"], ask(dies), threading.Lock()))
+    records = ended(Race(ONE, ask(dies), threading.Lock()))
     assert [record.step is None for record in records] == [False, True], "what came stays"
     assert records[-1].reason == "error"
     assert records[-1].error == "ZeroGPU: GPU task aborted"
@@ -155,7 +156,7 @@ def test_the_quota_is_that_of_who_asked():
 
     def event() -> None:
         LocalContext.request.set("the visitor's")  # type: ignore[arg-type]
-        races.append(Race(["dart"], ask(scripted(), Settings(max_tokens=40)), threading.Lock()))
+        races.append(Race(ONE, ask(scripted(), task(40)), threading.Lock()))
 
     contextvars.copy_context().run(event)
     ended(races[0])

@@ -17,7 +17,7 @@ ASKED = {"prompt": "Write a Python function `clamp`.", "max_tokens": 48}
 
 
 def main(url: str, seconds: float) -> int:
-    """Exit code 0 only if every decoder answered, alone and in a race, all with the same text."""
+    """Exit code 0 only if all answers came, alone and in a race, and with the same text."""
     began = time.monotonic()
     page = wait_for(lambda: fetch(url), began + seconds)
     page_seconds = time.monotonic() - began
@@ -56,7 +56,8 @@ def main(url: str, seconds: float) -> int:
 
 def figures(run: dict[str, Any], reason: str) -> dict[str, Any]:
     """What is worth printing of a run's figures."""
-    return {"tokens": len(run["tokens"]), "tau": round(run["tau"], 2), "finish_reason": reason}
+    tau = run["tau"] and round(run["tau"], 2)
+    return {"tokens": len(run["tokens"]), "tau": tau, "finish_reason": reason}
 
 
 def text_in(trace: dict[str, Any], decoder: str) -> str:
