@@ -37,7 +37,10 @@ fi
 # An interpreter in root's home is not for others.
 python=
 for candidate in ${DART_PYTHON:-python3 /usr/bin/python3}; do
-  if "${as_user[@]}" "$candidate" -c 'import ensurepip, venv' 2>/dev/null; then
+  # As a path: the same name may be another interpreter for another user.
+  candidate=$(command -v -- "$candidate") || continue
+  # Through env, as the app is started: setpriv itself may still have the right to run it.
+  if "${as_user[@]}" env "$candidate" -c 'import ensurepip, venv' 2>/dev/null; then
     python=$candidate
     break
   fi
