@@ -9,11 +9,14 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # The package `app` and an uninstalled `dart` are both found from the repository, wherever the
 # command is given. In front of the script's own folder, where `app` would mean this file.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+if TYPE_CHECKING:
+    from app.engine import Engine
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,6 +53,25 @@ def reach(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def start_engine(args: argparse.Namespace) -> Engine:
+    """The engine with its model: loading in the background, or, on ZeroGPU, loaded.
+
+    raises  on ZeroGPU, NotReadyError where the model cannot be loaded: only a restart could help
+    """
+    from app.engine import Engine
+    from app.loading import load
+    from app.zero_gpu import gpu_decorator, is_zero_gpu, load_on_cpu, on_gpu
+
+    if is_zero_gpu():
+        gpu = gpu_decorator()  # first: nothing above imports torch, which it patches
+        engine = Engine(partial(load_on_cpu, load, args), partial(on_gpu, gpu=gpu))
+        engine.load_now()
+    else:
+        engine = Engine(partial(load, args))
+        engine.load()
+    return engine
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until interrupted; the exit code."""
     flags = parser()
@@ -65,20 +87,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
-    from app.engine import Engine
     from app.layout import build_ui, launch_options
-    from app.loading import load
+    from dart.errors import DartError
 
-    engine = Engine(partial(load, args))
-    engine.load()
-    demo = build_ui(engine, max_new_tokens=args.max_new_tokens, hz=args.hz)
     try:
+        engine = start_engine(args)
+        demo = build_ui(engine, max_new_tokens=args.max_new_tokens, hz=args.hz)
         demo.launch(
             server_port=args.server_port,
             **reach(args),
             **launch_options(),
         )
-    except OSError as error:
+    except (DartError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - a command's last words
         return 1
     return 0

@@ -11,8 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from app.job import Job
+from app.lanes import Mode, decode
 from app.pieces import TokenTexts
-from app.race import Mode, Race, Steps
+from app.race import Batches, Race
 from app.settings import Settings
 from dart.errors import ConfigError, DartError
 
@@ -59,6 +60,20 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
+class Task:
+    """What is to be decoded; `settings.decoder` means nothing here. Plain values: it is pickled."""
+
+    prompt_ids: list[int]
+    decoders: tuple[str, ...]
+    mode: Mode
+    settings: Settings
+
+
+# Its records; nothing is done before the first batch is asked for.
+Decode = Callable[[Task], Batches]
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """Where loading stands; `text` is the stage, or the reason where it failed."""
 
@@ -74,11 +89,15 @@ class NotReadyError(DartError):
 class Engine:
     """Owns the model and the lock that lets one text at a time be decoded.
 
-    load  brings the model, calling its argument with the name of each stage it enters
+    load   brings the model, calling its argument with the name of each stage it enters
+    route  takes the decoding in this process and gives the one to use; None: the same
     """
 
-    def __init__(self, load: Callable[[Report], Loaded]) -> None:
+    def __init__(
+        self, load: Callable[[Report], Loaded], route: Callable[[Decode], Decode] | None = None
+    ) -> None:
         self._load = load
+        self._decode = self._decode_here if route is None else route(self._decode_here)
         self._guard = threading.Lock()
         self._decoding = threading.Lock()
         self._loaded: Loaded | None = None
@@ -89,13 +108,23 @@ class Engine:
 
     def load(self) -> None:
         """Begin to load, or begin again after a failure; returns at once."""
+        if self._begin_to_load():
+            threading.Thread(target=self._run_load, name="dart-load", daemon=True).start()
+
+    def load_now(self) -> None:
+        """Load on this thread; NotReadyError with the reason where that fails."""
+        if self._begin_to_load():
+            self._run_load()
+        _ = self.loaded
+
+    def _begin_to_load(self) -> bool:
         with self._guard:
             if self._loading or self._loaded is not None:
-                return
+                return False
             self._loading = True
             self._since = time.monotonic()
             self._status = Status("loading", "Starting", 0.0)
-        threading.Thread(target=self._run_load, name="dart-load", daemon=True).start()
+            return True
 
     def _run_load(self) -> None:
         def report(stage: str) -> None:
@@ -149,15 +178,15 @@ class Engine:
 
     def start(self, prompt_ids: list[int], settings: Settings) -> Job:
         """Decode in a thread; it waits there until the text before it is done."""
-        name = settings.decoder
-        lanes = self._lanes(prompt_ids, [name], settings)
-        return Job(name, lanes[name], self.loaded.model.tokenizer, self._decoding)
+        batches = self._batches(Task(prompt_ids, (settings.decoder,), "race", settings))
+        return Job(settings.decoder, batches, self.loaded.model.tokenizer, self._decoding)
 
     def start_race(
         self, prompt_ids: list[int], decoders: Sequence[str], mode: Mode, settings: Settings
     ) -> Race:
         """The same with several decoders, whatever `settings.decoder` says."""
-        return Race(self._lanes(prompt_ids, decoders, settings), self._decoding, mode)
+        batches = self._batches(Task(prompt_ids, tuple(decoders), mode, settings))
+        return Race(decoders, batches, self._decoding)
 
     @property
     def token_texts(self) -> TokenTexts:
@@ -166,14 +195,16 @@ class Engine:
             self._token_texts = TokenTexts(self.loaded.model.tokenizer)
         return self._token_texts
 
-    def _lanes(
-        self, prompt_ids: list[int], decoders: Sequence[str], settings: Settings
-    ) -> dict[str, Steps]:
-        model, context = self.loaded.model, self.loaded.context
-        for name in decoders:
-            if name not in model.decoders:
-                raise ConfigError(
-                    f"decoder is {name!r}; this model can run {', '.join(model.decoders)}."
-                )
-        options = {**settings.stream_options(), "max_length": context}
-        return {name: partial(model.stream, prompt_ids, name, **options) for name in decoders}
+    def _batches(self, task: Task) -> Batches:
+        able = self.loaded.model.decoders
+        for name in task.decoders:
+            if name not in able:
+                raise ConfigError(f"decoder is {name!r}; this model can run {', '.join(able)}.")
+        return self._decode(task)
+
+    def _decode_here(self, task: Task) -> Batches:
+        loaded = self.loaded
+        options = {**task.settings.stream_options(), "max_length": loaded.context}
+        stream = loaded.model.stream
+        lanes = {name: partial(stream, task.prompt_ids, name, **options) for name in task.decoders}
+        return decode(lanes, task.mode)

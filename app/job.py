@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.pieces import DRAFT, NGRAM, PieceStream
-from app.race import Race, Steps
+from app.race import Batches, Race
 from app.views import encode_pieces
 from dart.stats import RunStatistics
 
@@ -35,7 +35,9 @@ class Snapshot:
 class Job(Race):
     """Decodes one text with one decoder; what comes of it is turned into text by who looks."""
 
-    def __init__(self, decoder: str, steps: Steps, tokenizer: Any, lock: threading.Lock) -> None:
+    def __init__(
+        self, decoder: str, batches: Batches, tokenizer: Any, lock: threading.Lock
+    ) -> None:
         self._pieces = PieceStream(tokenizer)
         self._guard = threading.Lock()  # the page's generator and its last event may both look
         self._seen = 0
@@ -44,7 +46,7 @@ class Job(Race):
         self._statistics = RunStatistics()
         self._wall = 0.0
         self._end_of_text: tuple[str, str | None] | None = None
-        super().__init__({decoder: steps}, lock)
+        super().__init__([decoder], batches, lock)
 
     def snapshot(self) -> Snapshot:
         """The job as it is now."""

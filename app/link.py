@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from app.race import MODES
+from app.lanes import MODES
 from app.settings import DECODER_LABELS, RANGES, check_length
 from dart.errors import ConfigError
 

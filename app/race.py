@@ -1,20 +1,17 @@
-"""Several decoders on one prompt and one thread; the chat's answer is a race of one.
+"""A race: what several decoders made of one prompt; the chat's answer is a race of one.
 
 Decoding never waits for the page: yielding to Gradio from inside the loop costs a quarter of the
-steps and spoils the clocks. The thread leaves references to Steps; who shows them makes text of
-them elsewhere, when it likes.
-
-A device that runs two decoders at once spoils both clocks. Here one step runs at a time, and it is
-always that of the decoder that has used the least time so far: at every moment all have used the
-same, up to one step.
+steps and spoils the clocks. A thread collects references to Steps; who shows them makes text of
+them elsewhere, when it likes. Where they come from is not known here: lanes.py decodes in this
+process, zero_gpu.py in another one.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -24,10 +21,6 @@ if TYPE_CHECKING:
     from dart.decode import Step
 
 log = logging.getLogger(__name__)
-
-Mode = Literal["race", "back_to_back"]
-MODES: tuple[Mode, ...] = ("race", "back_to_back")
-Steps: TypeAlias = "Callable[[], Generator[Step, None, None]]"
 
 _LOCK_POLL_SECONDS = 0.05
 
@@ -51,53 +44,33 @@ class Record:
     error: str | None = None
 
 
-class _Lane:
-    """One decoder's place in the race."""
-
-    def __init__(self, name: str, make: Steps) -> None:
-        self.name = name
-        self.busy = 0.0
-        self._make = make
-        self._steps: Generator[Step, None, None] | None = None
-
-    def advance(self) -> Step | None:
-        """The next step, None where there is none."""
-        if self._steps is None:
-            self._steps = self._make()
-        step = next(self._steps, None)
-        if step is not None:
-            self.busy += sum(step.seconds.values())
-        return step
-
-    def close(self) -> None:
-        """Free what the decoder holds."""
-        if self._steps is not None:
-            self._steps.close()
+Batches: TypeAlias = Generator[Sequence[Record], None, None]
 
 
 class Race:
-    """Decodes with every lane while holding `lock`; starts at once.
+    """Collects records while holding `lock`; starts at once.
 
-    lanes  by decoder, in pane order: makes the Steps, on the race's thread
-    lock   shared by all races of an engine: a model serves one at a time
-    mode   "race": the least busy decoder steps next; "back_to_back": one after another
+    decoders  in pane order
+    batches   their records, as they come. The first batch, which may be empty, says that decoding
+              has begun; closing them ends it. Both happen on the race's thread
+    lock      shared by all races of an engine: a model serves one at a time
 
-    An error ends the decoder it comes from, and the others go on. `stop` is looked at between two
-    steps. `records` only grows, and may be read at any time.
+    `stop` is looked at after each batch. However the batches end, every decoder has a last record
+    with a reason. `records` only grows, and may be read at any time.
     """
 
-    def __init__(
-        self, lanes: Mapping[str, Steps], lock: threading.Lock, mode: Mode = "race"
-    ) -> None:
+    def __init__(self, decoders: Sequence[str], batches: Batches, lock: threading.Lock) -> None:
         self.stop = threading.Event()
         self.records: list[Record] = []
-        self._lanes = [_Lane(name, make) for name, make in lanes.items()]
+        self._decoders = tuple(decoders)
         self._lock = lock
-        self._mode = mode
-        self._began: float | None = None
+        self._has_begun = False
         self._finished = threading.Event()
         self._news = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="dart-decode", daemon=True)
+        # The batches are the thread's alone: what they hold is freed when it ends.
+        self._thread = threading.Thread(
+            target=self._run, args=(batches,), name="dart-decode", daemon=True
+        )
         self._thread.start()
 
     @property
@@ -105,12 +78,12 @@ class Race:
         """Waiting for its turn, running, or over; what comes after "finished" is nothing."""
         if self._finished.is_set():
             return "finished"
-        return "waiting" if self._began is None else "running"
+        return "running" if self._has_begun else "waiting"
 
     @property
     def version(self) -> int:
         """Grows with every change."""
-        return len(self.records) + (self._began is not None) + self._finished.is_set()
+        return len(self.records) + self._has_begun + self._finished.is_set()
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait for the thread's end; whether it has ended."""
@@ -131,16 +104,21 @@ class Race:
         """Wait for the last change there will be; whether it has come. Steps wake nobody here."""
         return self._finished.wait(timeout)
 
-    def _run(self) -> None:
+    def _run(self, batches: Batches) -> None:
+        reason, error = "stopped", None
         try:
             if self._take_lock():
                 try:
-                    self._decode()
+                    self._collect(batches)
                 finally:
                     self._lock.release()
-            for lane in self._lanes:
-                self._end(lane, "stopped")
+        except DartError as problem:
+            reason, error = "error", str(problem)
+        except Exception as problem:
+            log.exception("decoding failed")
+            reason, error = "error", unexpected(problem)
         finally:
+            self._end_all(reason, error)
             self._finished.set()
             self._tell()
 
@@ -150,50 +128,25 @@ class Race:
                 return True
         return False
 
-    def _decode(self) -> None:
-        self._began = time.perf_counter()
-        self._tell()
-        lanes = self._lanes
-        while lanes and not self.stop.is_set():
-            lane = lanes[0] if self._mode == "back_to_back" else min(lanes, key=_busy)
-            if not self._advance(lane):
-                lanes.remove(lane)
-        for lane in lanes:
-            try:
-                lane.close()
-            except Exception:
-                log.exception("closing %s failed", lane.name)
+    def _collect(self, batches: Batches) -> None:
+        with closing(batches):
+            for batch in batches:
+                if batch or not self._has_begun:
+                    self._has_begun = True
+                    self.records.extend(batch)
+                    self._tell()
+                if self.stop.is_set():
+                    return
 
-    def _advance(self, lane: _Lane) -> bool:
-        """One step of a lane; whether its text goes on."""
-        reason, error = None, None
-        try:
-            step = lane.advance()
-            if step is not None:
-                self._add(Record(lane.name, self._elapsed(), lane.busy, step))
-            reason = "stopped" if step is None else step.finish_reason
-            if reason is not None:
-                lane.close()
-        except DartError as problem:
-            reason, error = "error", str(problem)
-        except Exception as problem:
-            # Whatever breaks, the page must hear of it and the others be served.
-            log.exception("decoding with %s failed", lane.name)
-            reason = "error"
-            error = f"Decoding failed ({type(problem).__name__}); the log has more."
-        if reason is not None:
-            self._end(lane, reason, error)
-        return reason is None
-
-    def _end(self, lane: _Lane, reason: str, error: str | None = None) -> None:
-        self._add(Record(lane.name, self._elapsed(), lane.busy, None, reason, error))
-
-    def _elapsed(self) -> float:
-        return 0.0 if self._began is None else time.perf_counter() - self._began
-
-    def _add(self, record: Record) -> None:
-        self.records.append(record)
-        self._tell()
+    def _end_all(self, reason: str, error: str | None) -> None:
+        """Add an end for every decoder that has none."""
+        latest = {record.decoder: record for record in self.records}
+        wall = self.records[-1].wall if self.records else 0.0
+        for name in self._decoders:
+            last = latest.get(name)
+            if last is None or last.reason is None:
+                busy = 0.0 if last is None else last.busy
+                self.records.append(Record(name, wall, busy, None, reason, error))
 
     def _tell(self) -> None:
         # Asked first: setting an event takes a lock, and this is done at every step.
@@ -201,5 +154,6 @@ class Race:
             self._news.set()
 
 
-def _busy(lane: _Lane) -> float:
-    return lane.busy
+def unexpected(problem: Exception) -> str:
+    """What to tell the visitor of an error that is none of ours."""
+    return f"Decoding failed ({type(problem).__name__}); the log has more."

@@ -12,8 +12,8 @@ from itertools import count
 from typing import Any, cast
 
 from app.engine import Engine
+from app.lanes import MODES, Mode
 from app.pump import pump
-from app.race import MODES, Mode
 from app.settings import DECODER_LABELS, RANGES, Settings, check_prompt
 from app.trace import LiveTrace, header
 from dart.errors import ConfigError, DartError

@@ -1,8 +1,8 @@
 """Decoding on ZeroGPU: in a forked process that has the GPU for as long as one call lasts.
 
 The process with the page never has a GPU. A function that `spaces.GPU` decorates runs in a process
-forked from it; arguments and everything it yields cross a pipe as pickles. So a job (a race, or the
-chat's race of one) is started over there, and its records come back in batches. Nothing here is
+forked from it; arguments and everything it yields cross a pipe as pickles. So a race is run over
+there, and its records come back in batches for the race that the page looks at. Nothing here is
 needed anywhere else, and the package `spaces` is imported on ZeroGPU only.
 
 source: the behaviour of spaces 0.51.3 (zero/wrappers.py) and the Hub's page on ZeroGPU.
@@ -15,48 +15,24 @@ import contextvars
 import copy
 import importlib
 import os
+import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from dart.errors import DartError, DeviceError
+import gradio as gr
+
+from app.race import Batches, Race, Record
+from dart.errors import DeviceError
 
 if TYPE_CHECKING:
-    from app.engine import Loaded, Report
-
-P = ParamSpec("P")
-R = TypeVar("R")
-Batches = Generator[list[R], None, None]
+    from app.engine import Decode, Loaded, Report, Task
 
 BATCH_SECONDS = 0.05  # a stop is seen over there at the next batch, so they come without news too
 JOIN_SECONDS = 5.0
 MIN_GPU_SECONDS, MAX_GPU_SECONDS = 10, 90
-
-
-class Job(Protocol):
-    """What runs over there: `records` only grows, until `state` is "finished"."""
-
-    @property
-    def records(self) -> Sequence[Any]: ...
-
-    @property
-    def state(self) -> str: ...
-
-    @property
-    def stop(self) -> Any: ...
-
-    def wait_end(self, timeout: float) -> bool: ...
-
-    def join(self, timeout: float | None = None) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """An error of ours on its way through the pipe; `spaces` would keep no more than its class."""
-
-    error: DartError
 
 
 def is_zero_gpu() -> bool:
@@ -78,78 +54,62 @@ def gpu_seconds(max_tokens: int, decoders: int = 1) -> int:
     return min(MAX_GPU_SECONDS, wanted)
 
 
-def on_gpu(
-    start: Callable[P, Job],
-    gpu: Callable[..., Any],
-    duration: Callable[P, int],
-) -> Callable[P, Batches[Any]]:
-    """What `start(...)`'s job records, decoded over there, as batches; an empty one: nothing new.
+def on_gpu(decode: Decode, gpu: Callable[..., Any]) -> Decode:
+    """The same decoding, done over there.
 
     To be made once, before the page is launched, and called on the thread of the event that asks:
-    the visitor's quota goes by that thread's context. The batches may be taken on any one thread.
+    the visitor's quota goes by that thread's context. The batches may be taken on any one thread;
+    the first one comes when there is a GPU, which can take a minute, and nothing before it can be
+    stopped. No GPU, no quota left and the like are a DeviceError with ZeroGPU's own words.
 
-    start     starts a job; called in the forked process, where the GPU is. Its arguments must
-              pickle, and so must the records
-    gpu       `spaces.GPU`
-    duration  of the same arguments: seconds of GPU to ask for
+    decode  called in the forked process; the records must pickle
+    gpu     `spaces.GPU`
     """
 
-    def work(*args: P.args, **kwargs: P.kwargs) -> Generator[list[Any] | _Failure, None, None]:
-        try:
-            yield from batches(start(*args, **kwargs))
-        except DartError as error:
-            yield _Failure(error)
+    def work(task: Task) -> Generator[list[Record], None, None]:
+        # With a lock of its own: the engine's was held when this process was forked.
+        yield from batches_of(Race(task.decoders, decode(task), threading.Lock()))
 
-    remote = gpu(work, duration=duration)
+    def seconds(task: Task) -> int:
+        return gpu_seconds(task.settings.max_tokens, len(task.decoders))
 
-    def call(*args: P.args, **kwargs: P.kwargs) -> Batches[Any]:
-        return _taken(remote(*args, **kwargs), contextvars.copy_context())
+    remote = gpu(work, duration=seconds)
+
+    def call(task: Task) -> Batches:
+        return _taken(remote(task), contextvars.copy_context())
 
     return call
 
 
-def batches(job: Job, seconds: float = BATCH_SECONDS) -> Batches[Any]:
-    """New records at most every so many seconds, until the job has ended; closing stops it."""
+def batches_of(race: Race, seconds: float = BATCH_SECONDS) -> Generator[list[Record], None, None]:
+    """Its new records at most every so many seconds, until it is over; closing stops it."""
     sent = 0
     try:
         while True:
             # Asked before the records are read: what is written in between is read.
-            is_over = job.state == "finished"
-            new = list(job.records[sent:])
+            is_over = race.state == "finished"
+            new = race.records[sent:]
             sent += len(new)
             yield new
             if is_over:
                 return
-            job.wait_end(seconds)
+            race.wait_end(seconds)
     finally:
-        job.stop.set()
-        job.join(JOIN_SECONDS)
+        race.stop.set()
+        race.join(JOIN_SECONDS)
 
 
-def _taken(
-    remote: Generator[list[Any] | _Failure, None, None], context: contextvars.Context
-) -> Batches[Any]:
+def _taken(remote: Generator[list[Record], None, None], context: contextvars.Context) -> Batches:
     """What comes through the pipe, each piece asked for in the context of the event."""
     with closing(remote):
         while True:
             try:
-                got = context.run(next, remote, None)
-            except Exception as problem:
-                raise _explained(problem) from problem
-            if got is None:
+                batch = context.run(next, remote, None)
+            except gr.Error as problem:  # its text is for the visitor
+                raise DeviceError(f"ZeroGPU: {problem.message}") from problem
+            if batch is None:
                 return
-            if isinstance(got, _Failure):
-                raise got.error
-            yield got
-
-
-def _explained(problem: Exception) -> Exception:
-    """No GPU, no quota left and the like are a gr.Error whose text is for the visitor."""
-    import gradio as gr
-
-    if isinstance(problem, gr.Error):
-        return DeviceError(f"ZeroGPU: {problem.message}")
-    return problem
+            yield batch
 
 
 def load_on_cpu(

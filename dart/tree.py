@@ -5,8 +5,9 @@ Knows nothing about models, devices or scores' meaning.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +44,10 @@ class DraftTree:
     def root_only(cls, token: int) -> DraftTree:
         """The tree of plain decoding: nothing is drafted."""
         return cls(np.array([token], np.int64), np.array([-1], np.int64))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the fields; the rest is derived from them again."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -81,6 +81,8 @@ class FakeModel:
 
     def __init__(self, delay: float = 0.01) -> None:
         self.tokenizer = Tokenizer()
+        for answer in (HOSTILE, 2 * STORY, 2 * CODE, THOUGHT):
+            self.tokenizer.encode(answer)  # in a forked copy it would learn the words alone
         self.delay = delay
         self.decoders: tuple[str, ...] = ("dart", "eagle3", "baseline")
         self.open_streams = 0

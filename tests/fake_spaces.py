@@ -2,25 +2,25 @@
 
 The function runs in a forked process; arguments and yields cross pipes as pickles; of an exception
 that is no gr.Error only the class's name comes back; a closed generator is noticed over there after
-its next yield. source: spaces 0.51.3, zero/wrappers.py.
+its next yield; the visitor's quota is asked first, by the request in Gradio's context.
+source: spaces 0.51.3, zero/wrappers.py and zero/client.py.
 """
 
 from __future__ import annotations
 
-import contextvars
 import multiprocessing
 import pickle
 from collections.abc import Callable, Generator
 from typing import Any
 
 import gradio as gr
+from gradio.context import LocalContext
 
 _fork = multiprocessing.get_context("fork")
 
-# Whose quota it is: Gradio keeps the request of an event in a variable like this one.
-request: contextvars.ContextVar[str | None] = contextvars.ContextVar("request", default=None)
-# Of each call: who asked and for how many seconds.
-scheduled: list[tuple[str | None, int]] = []
+MOST_SECONDS = 120  # what every visitor has left
+# Of each call: the request of who asked, and for how many seconds.
+scheduled: list[tuple[Any, int]] = []
 processes: list[Any] = []
 
 
@@ -28,7 +28,11 @@ def GPU(task: Callable[..., Generator[Any, None, None]], *, duration: Callable[.
     """Decorate a generator function."""
 
     def handler(*args: Any, **kwargs: Any) -> Generator[Any, None, None]:
-        scheduled.append((request.get(), duration(*args, **kwargs)))
+        seconds = duration(*args, **kwargs)
+        if seconds > MOST_SECONDS:
+            left = f"({seconds}s requested vs. {MOST_SECONDS}s left)"
+            raise gr.Error(f"You have exceeded your quota {left}", title="ZeroGPU quota exceeded")
+        scheduled.append((LocalContext.request.get(None), seconds))
         # spaces pickles them although it forks: the process may be one that lives already.
         packed = pickle.dumps((args, kwargs))
         ours, theirs = _fork.Pipe()

@@ -14,8 +14,9 @@ import pytest
 
 from app import race_runs
 from app.engine import Engine
+from app.lanes import Mode, decode
 from app.pump import pump
-from app.race import Mode, Race, Record
+from app.race import Race, Record
 from app.race_runs import RaceHandlers, Request, Visit
 from app.settings import Settings
 from dart.decode import Step
@@ -43,7 +44,7 @@ def lane(seconds: list[float], closed: list[str] | None = None, name: str = "") 
 
 
 def finished(lanes: dict, mode: Mode = "race") -> list[Record]:
-    race = Race(lanes, threading.Lock(), mode)
+    race = Race(list(lanes), decode(lanes, mode), threading.Lock())
     assert race.join(10)
     return race.records
 
@@ -142,7 +143,7 @@ def test_every_generator_is_closed_before_the_lock_is_free():
     closed: list[str] = []
     lock = threading.Lock()
     lanes = {name: lane([1e-6] * 10**6, closed, name) for name in ALL}
-    race = Race(lanes, lock)
+    race = Race(ALL, decode(lanes), lock)
     while len(race.records) < 30:
         time.sleep(0.001)
     race.stop.set()
@@ -341,7 +342,7 @@ def test_no_memory_of_a_race_is_kept_once_its_visitor_is_gone():
 
 def test_the_pump_s_first_look_does_not_wait():
     """A click that shows nothing for a while looks as if it had been missed."""
-    race = Race({"dart": lane([0.0])}, threading.Lock())
+    race = Race(["dart"], decode({"dart": lane([0.0])}), threading.Lock())
     began = time.monotonic()
     with closing(pump(race, lambda: race.state, hz=1)) as looks:
         next(looks)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import pytest
 import yaml
 
 from app import app, layout
-from tests.fake_model import fake_engine
+from tests.fake_model import FakeModel, fake_engine
 
 ROOT = Path(__file__).parents[1]
 SPACE = ROOT / "launch" / "space"
@@ -172,6 +174,39 @@ def test_assembling_takes_what_is_needed(tmp_path, kind):
     again = subprocess.run(run, capture_output=True, text=True, check=False)
     assert again.returncode == 1
     assert "not empty" in again.stderr
+
+
+class Lying(FakeModel):
+    """Its EAGLE3 answers something else."""
+
+    def stream(self, input_ids: list[int], decoder: str = "dart", **options: Any) -> Any:
+        if decoder == "eagle3":
+            input_ids = self.tokenizer.encode("code")
+        return super().stream(input_ids, decoder, **options)
+
+
+@pytest.mark.parametrize(("model", "expected"), [(FakeModel, 0), (Lying, 1)])
+def test_a_visit_asks_every_decoder_and_compares(capsys, model, expected):
+    """Prevents a simulated Space that passes although a race there fails or is not lossless."""
+    pytest.importorskip("gradio_client")
+    spec = importlib.util.spec_from_file_location("visit", SPACE / "visit.py")
+    assert spec is not None
+    assert spec.loader is not None
+    visit = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(visit)
+    demo = layout.build_ui(fake_engine(model(0.001)))
+    _, url, _ = demo.launch(
+        prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", **layout.launch_options()
+    )
+    try:
+        capsys.readouterr()
+        assert visit.main(url, 20) == expected
+        found = json.loads(capsys.readouterr().out)
+    finally:
+        demo.close()
+    assert set(found["race"]) == {"dart", "eagle3", "baseline"}
+    assert found["race"]["dart"] == found["generate"]["dart"]
+    assert found["same_text"] is (expected == 0)
 
 
 @pytest.mark.parametrize("script", ["assemble", "simulate"])

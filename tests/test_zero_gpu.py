@@ -5,56 +5,60 @@ from __future__ import annotations
 import argparse
 import contextvars
 import os
+import pickle
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import gradio as gr
 import pytest
+from gradio.context import LocalContext
 
-from app import zero_gpu
+from app import lanes, zero_gpu
+from app.engine import Task
+from app.race import Batches, Race, Record
+from app.settings import Settings
 from app.zero_gpu import gpu_seconds, load_on_cpu, on_gpu
-from dart.errors import ConfigError, DeviceError
+from dart.decode import Step
+from dart.errors import DeviceError
 from tests import fake_spaces
 from tests.fake_model import FakeModel, fake_loaded
 
 ROOT = Path(__file__).parents[1]
+ONE = ("dart",)
+IDS = FakeModel().tokenizer.encode("story")
 
 
-class Scripted:
-    """A job that records where it ran, what it was given, and the steps of the fake model."""
+def scripted(delay: float = 0.001, silence: float = 0.0) -> Callable[..., Batches]:
+    """The fake model's decoding; its first record says in which process."""
+    model = FakeModel(delay)
 
-    def __init__(self, prompt: str, delay: float = 0.0, silence: float = 0.0) -> None:
-        self.records: list = []
-        self.state = "running"
-        self.stop = threading.Event()
-        self._finished = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(prompt, delay, silence))
-        self._thread.start()
+    def decode(task: Task) -> Batches:
+        yield [Record("dart", 0.0, 0.0, Step([os.getpid()]))]
+        time.sleep(silence)
+        options = task.settings.stream_options()
+        steps = {name: partial(model.stream, task.prompt_ids, name, **options) for name in ONE}
+        yield from lanes.decode(steps)
 
-    def _run(self, prompt: str, delay: float, silence: float) -> None:
-        model = FakeModel(delay)
-        self.stop.wait(silence)
-        self.records.append(os.getpid())
-        ids = model.tokenizer.encode(prompt)
-        for step in model.stream(ids, "dart", temperature=0, max_new_token_num=200):
-            if self.stop.is_set():
-                break
-            self.records.append(step)
-        self.state = "finished"
-        self._finished.set()
+    return decode
 
-    def wait_end(self, timeout: float) -> bool:
-        return self._finished.wait(timeout)
 
-    def join(self, timeout: float | None = None) -> bool:
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+def task(max_tokens: int = 256) -> Task:
+    return Task(IDS, ONE, "race", Settings(max_tokens=max_tokens))
+
+
+def ask(decode: Callable[[Task], Batches], asked: Task | None = None) -> Batches:
+    return on_gpu(decode, zero_gpu.gpu_decorator())(asked or task())
+
+
+def ended(race: Race) -> list[Record]:
+    assert race.join(20)
+    return race.records
 
 
 @pytest.fixture(autouse=True)
@@ -66,106 +70,102 @@ def spaces(monkeypatch):
     return fake_spaces
 
 
-def remote(start: Any = Scripted, duration: Any = lambda *args, **kwargs: 10) -> Any:
-    return on_gpu(start, zero_gpu.gpu_decorator(), duration)
-
-
 def test_records_come_whole_and_in_order_from_another_process():
     """Prevents records that are lost, doubled or cannot be pickled, and decoding without a GPU."""
-    got = [record for batch in remote()("a story", delay=0.001) for record in batch]
-    expected = Scripted("a story")
-    assert expected.join(20)
-    pid, *steps = got
-    assert pid != os.getpid()
-    assert [step.tokens for step in steps] == [step.tokens for step in expected.records[1:]]
-    assert steps[-1].finish_reason == "eos"
-    assert steps[-1].tree.tokens.tolist() == expected.records[-1].tree.tokens.tolist()
+    got = [record for batch in ask(scripted()) for record in batch]
+    expected = ended(Race(ONE, scripted()(task()), threading.Lock()))
+    assert got[0].step is not None
+    assert got[0].step.tokens != [os.getpid()]
+    steps = [record.step for record in got if record.step is not None]
+    wanted = [record.step for record in expected if record.step is not None]
+    assert [step.tokens for step in steps[1:]] == [step.tokens for step in wanted[1:]]
+    last, same = steps[-1], wanted[-1]
+    assert last.tree is not None
+    assert same.tree is not None
+    assert last.tree.tokens.tolist() == same.tree.tokens.tolist()
+    assert last.tree.depths.tolist() == same.tree.depths.tolist()
+    assert (got[-1].step, got[-1].reason) == (None, "eos")
 
 
 def test_steps_come_in_batches():
     """Prevents a pickle and two context switches for every step."""
-    lists = [batch for batch in remote()("a story", delay=0.002) if batch]
-    assert sum(map(len, lists)) > 3 * len(lists)
+    batches = [batch for batch in ask(scripted(delay=0.002)) if batch]
+    assert sum(map(len, batches)) > 3 * len(batches)
+
+
+def test_what_is_derived_from_a_tree_stays_there():
+    """Prevents a pickle that is mostly the tree's mask."""
+    step = next(s for s in FakeModel(0).stream(IDS, temperature=0, max_new_token_num=9) if s.tree)
+    before = len(pickle.dumps(step))
+    assert step.tree is not None
+    assert step.tree.mask.any()
+    assert len(pickle.dumps(step)) == before
 
 
 def test_batches_come_while_nothing_happens():
     """Prevents a stop during a long prefill from being seen at its end only."""
-    pieces = remote()("a story", silence=30.0)
+    pieces = ask(scripted(silence=1.5))
     began = time.monotonic()
-    for _ in range(6):
-        assert next(pieces) == []
-    assert time.monotonic() - began < 2.0
+    assert len([record for _ in range(12) for record in next(pieces)]) == 1
+    assert time.monotonic() - began < 1.4
     pieces.close()
-    assert time.monotonic() - began < 4.0
     assert not fake_spaces.processes[0].is_alive()
 
 
-def test_closing_stops_the_job_over_there():
+def test_closing_stops_the_process_over_there():
     """Prevents a closed tab from burning the visitor's quota."""
-    pieces = remote()("endless", delay=0.01)
+    pieces = ask(scripted(delay=0.01), task(4096))
     while len(next(pieces)) == 0:
         pass
     began = time.monotonic()
     pieces.close()
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 1.0
     assert fake_spaces.processes[0].exitcode == 0
 
 
-def test_our_errors_keep_their_text():
-    """Prevents "ZeroGPU worker error: ConfigError" where the message says what to do."""
-
-    def refuses(prompt: str) -> Scripted:
-        raise ConfigError(f"prompt is {prompt!r}; expected another one.")
-
-    with pytest.raises(ConfigError, match="expected another one"):
-        list(remote(refuses)("this"))
-
-
-def test_errors_of_zero_gpu_are_for_the_visitor():
+def test_errors_of_zero_gpu_are_for_the_visitor(monkeypatch):
     """Prevents "Decoding failed (Error)" where the quota is used up."""
-
-    def breaks(prompt: str) -> Scripted:
-        raise RuntimeError("CUDA")
-
     with pytest.raises(DeviceError, match="ZeroGPU: RuntimeError"):
-        list(remote(breaks)("this"))
+        list(ask(breaks))
+    monkeypatch.setattr(fake_spaces, "MOST_SECONDS", 5)
+    with pytest.raises(DeviceError, match="ZeroGPU: You have exceeded your quota"):
+        list(ask(scripted()))
 
-    def no_quota(*args):
-        raise gr.Error("You have exceeded your quota", title="ZeroGPU quota exceeded")
 
-    with pytest.raises(DeviceError, match="exceeded your quota"):
-        list(remote(duration=no_quota)("this"))
+def breaks(_task: Task) -> Batches:
+    raise RuntimeError("CUDA")
 
 
 def test_a_worker_that_dies_is_noticed():
     """Prevents a page that waits for ever where the process was killed for its memory."""
 
-    def dies(prompt: str) -> Scripted:
+    def dies(_task: Task) -> Batches:
+        yield [Record("dart", 0.1, 0.1, Step([1]))]
+        time.sleep(0.2)
         os._exit(9)
 
-    with pytest.raises(DeviceError, match="aborted"):
-        list(remote(dies)("this"))
+    records = ended(Race(ONE, ask(dies), threading.Lock()))
+    assert [record.step is None for record in records] == [False, True], "what came stays"
+    assert records[-1].reason == "error"
+    assert records[-1].error == "ZeroGPU: GPU task aborted"
 
 
 def test_the_quota_is_that_of_who_asked():
     """Prevents calls without a request, which ZeroGPU counts as the Space's own and refuses."""
-    call = remote(duration=lambda prompt, delay=0.0: 7 if prompt == "a story" else 0)
-    made = []
+    races = []
 
     def event() -> None:
-        fake_spaces.request.set("the visitor's")
-        made.append(call("a story", delay=0.0))
+        LocalContext.request.set("the visitor's")  # type: ignore[arg-type]
+        races.append(Race(ONE, ask(scripted(), task(40)), threading.Lock()))
 
     contextvars.copy_context().run(event)
-    thread = threading.Thread(target=lambda: list(made[0]))  # that of the job
-    thread.start()
-    thread.join(20)
-    assert fake_spaces.scheduled == [("the visitor's", 7)]
+    ended(races[0])
+    assert fake_spaces.scheduled == [("the visitor's", gpu_seconds(40))]
 
 
 def test_nothing_starts_before_the_first_batch_is_taken():
     """Prevents a GPU that is asked for while another visitor's text is being decoded."""
-    pieces = remote()("a story")
+    pieces = ask(scripted())
     assert fake_spaces.scheduled == []
     with closing(pieces):
         pass

@@ -3,8 +3,8 @@
 #
 # As Spaces do: an environment with requirements.txt and nothing else, made before the repository is
 # there; then the last commit, a user without rights (started as root; else whoever starts it), and
-# the variables of a Space. Prints as JSON what a visitor gets; fails where the page or an answer
-# does not come, or where the core is not the expected one.
+# the variables of a Space. Prints as JSON what a visitor gets; fails where the page, an answer or a
+# race does not come, where texts differ, or where the core is not the expected one.
 #
 #   --no-compiler         no compiler on PATH: the search in Python must do
 #   DART_PYTHON=python3   the interpreter to make the environment from
@@ -37,7 +37,10 @@ fi
 # An interpreter in root's home is not for others.
 python=
 for candidate in ${DART_PYTHON:-python3 /usr/bin/python3}; do
-  if "${as_user[@]}" "$candidate" -c 'import ensurepip, venv' 2>/dev/null; then
+  # As a path: the same name may be another interpreter for another user.
+  candidate=$(command -v -- "$candidate") || continue
+  # Through env, as the app is started: setpriv itself may still have the right to run it.
+  if "${as_user[@]}" env "$candidate" -c 'import ensurepip, venv' 2>/dev/null; then
     python=$candidate
     break
   fi

@@ -1,4 +1,4 @@
-"""Visit a page that is starting: fetch it, ask `generate`, print what came as JSON.
+"""Visit a page that is starting: fetch it, ask `generate` and `race`, print what came as JSON.
 
 visit.py URL SECONDS, with the environment that has gradio_client.
 """
@@ -13,36 +13,38 @@ from typing import Any
 
 from gradio_client import Client
 
-PROMPT = "Write a Python function `clamp`."
+ASKED = {"prompt": "Write a Python function `clamp`.", "max_tokens": 48}
 
 
 def main(url: str, seconds: float) -> int:
-    """Exit code 0 only if every decoder answered, all with the same text."""
+    """Exit code 0 only if all answers came, alone and in a race, and with the same text."""
     began = time.monotonic()
     page = wait_for(lambda: fetch(url), began + seconds)
     page_seconds = time.monotonic() - began
     client = Client(url, verbose=False)
 
     def ask(decoder: str) -> dict[str, Any]:
-        return client.predict(prompt=PROMPT, decoder=decoder, max_tokens=48, api_name="/generate")
+        return client.predict(**ASKED, decoder=decoder, api_name="/generate")
 
     # The page is up before the model is: until then the answer is an error that says so.
     answers = {"dart": wait_for(lambda: ask("dart"), began + seconds)}
     ready_seconds = time.monotonic() - began
     answers["baseline"] = ask("baseline")
+    trace = client.predict(**ASKED, api_name="/race")  # all decoders that the model has
     api: Any = client.view_api(print_info=False, return_format="dict")
     texts = {answer["text"] for answer in answers.values()}
+    texts |= {text_in(trace, decoder) for decoder in trace["decoders"]}
     found = {
         "page": {"bytes": len(page), "seconds": round(page_seconds, 1)},
         "first_answer_seconds": round(ready_seconds, 1),
         "endpoints": sorted(api["named_endpoints"]),
-        "answers": {
-            name: {
-                "tokens": len(answer["tokens"]),
-                "tau": answer["tau"],
-                "finish_reason": answer["finish_reason"],
-            }
-            for name, answer in answers.items()
+        "generate": {
+            name: figures(answer, answer["finish_reason"]) for name, answer in answers.items()
+        },
+        "race": {
+            event["decoder"]: figures(event["figures"], event["reason"])
+            for event in trace["events"]
+            if event["kind"] == "end"
         },
         "same_text": len(texts) == 1,
         "text": answers["dart"]["text"],
@@ -50,6 +52,19 @@ def main(url: str, seconds: float) -> int:
     json.dump(found, sys.stdout, indent=2)
     sys.stdout.write("\n")
     return 0 if len(texts) == 1 and texts != {""} and b"gradio" in page else 1
+
+
+def figures(run: dict[str, Any], reason: str) -> dict[str, Any]:
+    """What is worth printing of a run's figures."""
+    tau = run["tau"] and round(run["tau"], 2)
+    return {"tokens": len(run["tokens"]), "tau": tau, "finish_reason": reason}
+
+
+def text_in(trace: dict[str, Any], decoder: str) -> str:
+    """A decoder's text in a trace."""
+    steps = [event for event in trace["events"] if event["kind"] == "step"]
+    tokens = [token for step in steps if step["decoder"] == decoder for token in step["tokens"]]
+    return "".join(text for _id, text, _source in tokens)
 
 
 def fetch(url: str) -> bytes:
