@@ -48,10 +48,14 @@ class PieceStream:
 def sources(step: Step) -> list[str]:
     """The source of each token of a step."""
     drafted = [DRAFT] * step.accept_length
-    expected = step.tree.ngram_probs if step.tree is not None else None
-    if expected is not None:
+    if step.tree is not None:
         nodes = step.path[1 : step.accept_length + 1]
-        drafted = [NGRAM if expected[node] > 0 else DRAFT for node in nodes]
+        for expected in (step.tree.ngram_probs, step.tree.context_probs):
+            if expected is not None:
+                drafted = [
+                    NGRAM if expected[node] > 0 else source
+                    for node, source in zip(nodes, drafted, strict=True)
+                ]
     return [*drafted, *[TARGET] * (len(step.tokens) - step.accept_length)]
 
 

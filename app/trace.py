@@ -120,6 +120,8 @@ class TraceWriter:
             "draft": _column(tree.draft_probs),
             "ngram": _column(tree.ngram_probs),
             "matched": _column(tree.matched_lengths),
+            "context": _column(tree.context_probs),
+            "context_matched": _column(tree.context_lengths),
             "ranks": _column(tree.ranks),
             "path": [int(node) for node in step.path],
             "chosen": chosen,

@@ -156,6 +156,8 @@ def _draft(decoder: str, root: int, new: list[int]) -> tuple[DraftTree, list[int
         ngram_probs=np.where(nodes % 4 == 0, 0.5, 0).astype(np.float32) if is_dart else None,
         matched_lengths=np.where(nodes % 4 == 0, 2, 0).astype(np.int32) if is_dart else None,
         ranks=(nodes % 2).astype(np.int32),
+        context_probs=np.where(nodes % 6 == 0, 0.75, 0).astype(np.float32) if is_dart else None,
+        context_lengths=np.where(nodes % 6 == 0, 3, 0).astype(np.int32) if is_dart else None,
     )
     tree.validate()
     return tree, path, chosen

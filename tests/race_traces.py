@@ -182,6 +182,7 @@ class _Lane:
             probabilities[node] = noise.uniform(0.35, 0.99)
         guided = self.name == "dart"
         matched = [noise.choice((0, 0, 1, 2, 3)) if i and guided else 0 for i in range(count)]
+        again = [noise.choice((0, 0, 0, 1, 4)) if i and guided else 0 for i in range(count)]
         columns: dict[str, Any] = {
             "ids": ids,
             "texts": [self.pieces[spots[node]] for node in order],
@@ -190,6 +191,8 @@ class _Lane:
             "draft": [_short(p) for p in probabilities],
             "ngram": [_short(noise.random()) if m else 0.0 for m in matched] if guided else None,
             "matched": matched if guided else None,
+            "context": [_short(noise.random()) if m else 0.0 for m in again] if guided else None,
+            "context_matched": again if guided else None,
             "ranks": [noise.randrange(12) if i else 0 for i in range(count)],
             "path": path,
             "chosen": [self.tokens[spot] for spot in chosen],

@@ -117,6 +117,9 @@ def test_sources_say_who_had_foreseen_a_token():
     assert sources(step) == ["d", "d", "t"]
     probs = np.array([0, 0, 0.5, 1, 1], np.float32)
     assert sources(replace(step, tree=replace(tree, ngram_probs=probs))) == ["d", "n", "t"]
+    again = np.array([0, 1, 0, 0, 0], np.float32)
+    both = replace(tree, ngram_probs=probs, context_probs=again)
+    assert sources(replace(step, tree=both)) == ["n", "n", "t"]
     ended = Step([6, 7], 2, replace(tree, ngram_probs=probs), [0, 1, 2], finish_reason="eos")
     assert sources(ended) == ["d", "n"]
     assert sources(Step([3])) == ["t"]
@@ -145,7 +148,9 @@ def test_trees_come_as_columns(recorded):
         assert tree["texts"][0] != ""
         assert tree["scores"][0] == float(f"{math.log(0.625):.4g}")
     eagle3 = next(step["tree"] for step in of(recorded, "step", "eagle3") if step["tree"])
-    assert (eagle3["ngram"], eagle3["matched"]) == (None, None)
+    for name in ("ngram", "matched", "context", "context_matched"):
+        assert eagle3[name] is None
+        assert any(trees[0][name]), name
     assert all(step["tree"] is None for step in of(recorded, "step", "baseline"))
 
 

@@ -1,9 +1,11 @@
 // The nodes of a tree as a table: what the picture shows, for those who cannot see or point at it.
 import { make } from "../dom.js";
-import { fate, isSupported, significant } from "./tree_words.js";
+import { fate, significant } from "./tree_words.js";
 import { quoted } from "./tokens.js";
 
-const COLUMNS = ["token", "depth", "draft p", "n-gram p", "matched", "score", "rank", "what became of it"];
+const COLUMNS = [
+  "token", "depth", "draft p", "n-gram p", "matched", "p in this text", "matched", "score", "rank", "what became of it",
+];
 
 export class TreeTable {
   constructor(onPick) {
@@ -46,13 +48,14 @@ export class TreeTable {
       pick.style.marginLeft = `${layout.x[node]}ch`;
       token.append(pick);
       const drafted = node > 0;
+      const isOpened = Boolean(tree.ranks) && tree.ranks[node] < 0;
       const cells = [
         layout.x[node],
-        drafted && tree.draft ? significant(tree.draft[node]) : "",
-        isSupported(tree, node) ? significant(tree.ngram[node]) : "",
-        isSupported(tree, node) && tree.matched ? tree.matched[node] : "",
+        drafted && !isOpened && tree.draft ? significant(tree.draft[node]) : "",
+        ...match(tree.ngram, tree.matched, node),
+        ...match(tree.context, tree.context_matched, node),
         drafted && tree.scores ? significant(tree.scores[node]) : "",
-        drafted && tree.ranks ? tree.ranks[node] + 1 : "",
+        drafted && !isOpened && tree.ranks ? tree.ranks[node] + 1 : "",
         fate(tree, layout, node),
       ];
       row.append(token, ...cells.map((text) => make("td", "", String(text))));
@@ -60,4 +63,10 @@ export class TreeTable {
     });
     this.body.replaceChildren(table);
   }
+}
+
+// Cells of an n-gram's probability and matched length; empty where there is none.
+function match(probabilities, matched, node) {
+  if (node === 0 || !probabilities || !(probabilities[node] > 0)) return ["", ""];
+  return [significant(probabilities[node]), matched ? matched[node] : ""];
 }

@@ -27,21 +27,28 @@ export function fate(tree, layout, node) {
 export function nodeFacts(tree, layout, node) {
   const facts = [["token", `${quoted(tree.texts[node])} (${tree.ids[node]})`]];
   if (node > 0) {
-    if (tree.draft) facts.push(["draft probability", significant(tree.draft[node])]);
-    if (tree.ngram) {
-      const matched = tree.matched ? tree.matched[node] : 0;
-      facts.push(["n-gram probability", tree.ngram[node] > 0
-        ? `${significant(tree.ngram[node])}, ${plural(matched, "token")} matched` : "none found"]);
+    const isOpened = Boolean(tree.ranks) && tree.ranks[node] < 0;
+    if (tree.draft) {
+      facts.push(["draft probability", isOpened ? "not among the head's candidates" : significant(tree.draft[node])]);
     }
+    if (tree.ngram) facts.push(["n-gram probability", ngramWords(tree.ngram, tree.matched, node)]);
+    if (tree.context) facts.push(["in this text", ngramWords(tree.context, tree.context_matched, node)]);
     if (tree.scores) facts.push(["score", significant(tree.scores[node])]);
-    if (tree.ranks) facts.push(["rank", String(tree.ranks[node] + 1)]);
+    if (tree.ranks && !isOpened) facts.push(["rank", String(tree.ranks[node] + 1)]);
   }
   facts.push(["depth", String(layout.x[node])]);
   return facts;
 }
 
+function ngramWords(probabilities, matched, node) {
+  if (!(probabilities[node] > 0)) return "none found";
+  return `${significant(probabilities[node])}, ${plural(matched ? matched[node] : 0, "token")} matched`;
+}
+
+// Whether an n-gram led there: of the store, or of the text itself.
 export function isSupported(tree, node) {
-  return node > 0 && Boolean(tree.ngram) && tree.ngram[node] > 0;
+  if (node === 0) return false;
+  return Boolean((tree.ngram && tree.ngram[node] > 0) || (tree.context && tree.context[node] > 0));
 }
 
 // One sentence that says what the picture shows.
