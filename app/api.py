@@ -10,7 +10,7 @@ from gradio.events import api
 from app import race_runs
 from app.engine import Engine
 from app.events import ON_THE_ENGINE, toasts
-from app.settings import Settings, check_prompt
+from app.settings import AUTOMATIC, Settings, check_prompt
 from dart.errors import DartError
 
 
@@ -40,10 +40,11 @@ def _generate(engine: Engine, max_new_tokens: int) -> Callable[..., dict[str, An
         seed: int = 0,
         tree_size: int = 0,
         max_tokens: int = max_new_tokens,
+        ngram: str = AUTOMATIC,
     ) -> dict[str, Any]:
         text = check_prompt(prompt)
         settings = Settings.from_form(
-            decoder, temperature, top_p, top_k, seed, tree_size, max_tokens
+            decoder, temperature, top_p, top_k, seed, tree_size, max_tokens, ngram
         )
         message = {"role": "user", "content": text}
         ids, _ = engine.prompt_ids([message], settings.max_tokens)
@@ -71,8 +72,11 @@ def _race(engine: Engine, max_new_tokens: int) -> Callable[..., dict[str, Any]]:
         seed: int = 0,
         tree_size: int = 0,
         max_tokens: int = max_new_tokens,
+        ngram: str = AUTOMATIC,
     ) -> dict[str, Any]:
-        settings = Settings.from_form("", temperature, top_p, top_k, seed, tree_size, max_tokens)
+        settings = Settings.from_form(
+            "", temperature, top_p, top_k, seed, tree_size, max_tokens, ngram
+        )
         chosen = list(engine.loaded.model.decoders) if decoders is None else decoders
         request = race_runs.Request.checked(prompt, chosen, mode, settings)
         trace = race_runs.start(engine, request)

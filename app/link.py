@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.lanes import MODES
-from app.settings import DECODER_LABELS, RANGES, check_length
+from app.settings import DECODER_LABELS, RANGES, check_length, ngram_source
 from dart.errors import ConfigError
 
 _SHOWN_CHARS = 40  # of a bad value, which may be anything
@@ -52,6 +52,11 @@ def _mode(_name: str, value: str) -> str:
     return MODES[[*MODES].index(value)]
 
 
+def _ngram(_name: str, value: str) -> str:
+    ngram_source(value)
+    return value
+
+
 def _number(kind: Callable[[str], float]) -> Callable[[str, str], float]:
     def read(name: str, value: str) -> float:
         number, (least, most) = kind(value), RANGES[name]
@@ -72,4 +77,5 @@ _FIELDS: dict[str, Callable[[str, str], Any]] = {
     "seed": _number(int),
     "tree_size": _number(int),
     "max_tokens": _number(int),
+    "ngram": _ngram,
 }

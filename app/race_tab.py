@@ -132,5 +132,5 @@ def race_tab(
 # Names of the link's fields, in the order of the inputs.
 _LINKED = (
     "prompt", "decoders", "mode", "temperature", "top_p", "top_k", "seed", "tree_size",
-    "max_tokens",
+    "max_tokens", "ngram",
 )  # fmt: skip

@@ -6,9 +6,18 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dart.config import NGRAM_SOURCES
 from dart.errors import ConfigError
 
 DECODER_LABELS = {"dart": "DART", "eagle3": "EAGLE3", "baseline": "Baseline"}
+AUTOMATIC = "auto"
+NGRAM_LABELS = {
+    AUTOMATIC: "automatic",
+    "both": "store and this text",
+    "static": "store",
+    "context": "this text",
+    "none": "none",
+}
 MAX_PROMPT_CHARS = 16_000  # Gradio sets no limit of its own on what a client may send
 # What the form offers, and a link may ask for; what is possible at all is the engine's to say.
 RANGES: dict[str, tuple[float, float]] = {
@@ -41,7 +50,7 @@ def check_prompt(prompt: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to decode. `tree_size` None lets the model choose by device."""
+    """How to decode. `tree_size` and `ngram` None let the model choose."""
 
     decoder: str = "dart"
     temperature: float = 0.0
@@ -50,6 +59,7 @@ class Settings:
     seed: int = 0
     tree_size: int | None = None
     max_tokens: int = 256
+    ngram: str | None = None
 
     @classmethod
     def from_form(
@@ -61,6 +71,7 @@ class Settings:
         seed: Any,
         tree_size: Any,
         max_tokens: Any,
+        ngram: Any = AUTOMATIC,
     ) -> Settings:
         """The form's raw values, in its order; a cleared field arrives as None."""
         return cls(
@@ -71,6 +82,7 @@ class Settings:
             seed=_integer("seed", seed),
             tree_size=_integer("tree size", tree_size) or None,
             max_tokens=_integer("max tokens", max_tokens),
+            ngram=ngram_source(ngram),
         )
 
     @property
@@ -80,7 +92,7 @@ class Settings:
 
     def same_text_as(self, other: Settings) -> bool:
         """Whether both must give the same text: drafting differs at the most."""
-        irrelevant = {"decoder": "", "tree_size": None}
+        irrelevant = {"decoder": "", "tree_size": None, "ngram": None}
         return {**asdict(self), **irrelevant} == {**asdict(other), **irrelevant}
 
     def run_options(self) -> dict[str, Any]:
@@ -91,6 +103,16 @@ class Settings:
         """Keyword arguments of `DartModel.stream`."""
         options = self.run_options()
         return {"max_new_token_num": options.pop("max_tokens"), **options}
+
+
+def ngram_source(value: Any) -> str | None:
+    """None where the model is to choose; ConfigError for what is no source."""
+    if value == AUTOMATIC:
+        return None
+    if value not in NGRAM_SOURCES:
+        known = ", ".join([AUTOMATIC, *NGRAM_SOURCES])
+        raise ConfigError(f"n-grams is {value!r}; expected one of {known}.")
+    return str(value)
 
 
 def _number(name: str, value: Any) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from app.events import AT_ONCE
-from app.settings import RANGES
+from app.settings import AUTOMATIC, NGRAM_LABELS, RANGES
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,13 @@ class SettingsForm:
     seed: gr.Number
     tree_size: gr.Slider
     max_tokens: gr.Slider
+    ngram: gr.Dropdown
 
     @property
     def inputs(self) -> list[Any]:
         """In the order of `Settings.from_form`, behind the decoder."""
         return [self.temperature, self.top_p, self.top_k, self.seed, self.tree_size,
-                self.max_tokens]  # fmt: skip
+                self.max_tokens, self.ngram]  # fmt: skip
 
 
 def settings_form(max_new_tokens: int) -> SettingsForm:
@@ -40,13 +41,17 @@ def settings_form(max_new_tokens: int) -> SettingsForm:
             elem_id="max-tokens",
         )  # fmt: skip
         tree_size = _slider("tree_size", "Tree size", 0, info="drafted nodes; 0 is automatic")
+        ngram = gr.Dropdown(
+            [(label, name) for name, label in NGRAM_LABELS.items()], value=AUTOMATIC,
+            label="N-grams", elem_id="ngram", info="where DART's search looks them up",
+        )  # fmt: skip
         top_p = _slider("top_p", "Top-p", 1, step=0.01, info="1 is off")
         top_k = _slider("top_k", "Top-k", 0, info="0 is off")
         seed = gr.Number(
             0, label="Seed", precision=0, minimum=0, elem_id="seed",
             info="the same seed gives the same text, whatever the decoder",
         )  # fmt: skip
-    return SettingsForm(temperature, top_p, top_k, seed, tree_size, max_tokens)
+    return SettingsForm(temperature, top_p, top_k, seed, tree_size, max_tokens, ngram)
 
 
 def settings_button() -> gr.Button:

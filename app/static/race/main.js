@@ -246,6 +246,7 @@ function provenanceSentence({ settings, model, mode, created, versions, prompt_t
     mode === "race" ? "race: the decoder that has used the least time goes next" : "back to back: one decoder after the other",
     ...sampling,
     settings.tree_size ? `${settings.tree_size} tree nodes` : "automatic tree size",
+    ...(settings.ngram ? [`n-grams: ${settings.ngram}`] : []),
     `prompt of ${plural(length, "token")}`,
     `${model.name}, ${model.dtype}, ${model.device}`,
     `torch ${versions.torch}`,
