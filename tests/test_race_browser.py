@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
+from app import layout, queue_full
 from app.race_runs import RaceHandlers
 from tests.browser import serve
 from tests.fake_model import HOSTILE, STORY, FakeModel, fake_engine
@@ -126,6 +128,19 @@ def test_every_race_is_settled_once_and_leaves_the_next_one_alone(opened, url, m
     page.wait_for_timeout(300)
     assert len(settled) == 4
     assert len(set(settled)) == 4
+
+
+def test_a_full_queue_is_said_in_words_that_help(browser, monkeypatch):
+    """Whoever comes too late should know that nothing is lost, and what to do."""
+    monkeypatch.setattr(layout, "QUEUE_SIZE", 0)
+    with serve(fake_engine()) as url, closing(browser.new_page()) as page:
+        page.goto(url)
+        page.wait_for_selector(".dart-status[data-state=ready]")
+        page.fill("#prompt textarea", "a story")
+        page.click("#run")
+        page.wait_for_selector(f".toast-body:has-text('{queue_full.SENTENCE}')")
+        assert page.input_value("#prompt textarea") == "a story"
+        assert page.is_enabled("#run")
 
 
 def test_a_failed_pane_leaves_the_others_and_the_page_usable(opened, url):
