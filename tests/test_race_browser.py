@@ -66,6 +66,9 @@ def test_three_panes_grow_together_and_end_with_the_same_text(opened, url):
         assert len(set(lengths)) >= 5, f"{name} did not grow while the race was on"
     for name in PANES:
         assert STORY.strip() in text(page, name)
+    drawn = page.evaluate("document.querySelector('.dart-race').drawn()")
+    assert drawn["panes"] >= 5
+    assert 1 <= drawn["tree"] <= drawn["panes"]
 
 
 def test_stop_frees_the_model_and_the_next_race_runs(opened, url, model):

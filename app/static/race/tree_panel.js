@@ -20,6 +20,7 @@ export class TreePanel {
     this.step = 0;
     this.follow = true;
     this.drawn = "";
+    this.draws = 0; // trees drawn; who counts sets it to 0
     this.drawnAt = 0;
     this.cost = 0;
     this.build();
@@ -199,6 +200,7 @@ export class TreePanel {
     layout = setApart(layout, look.apart);
     this.canvas.setAttribute("aria-label", stepSummary(step, layout, this.decoder));
     this.view.show(step, layout, look);
+    this.draws += 1;
     this.drawnAt = performance.now();
     this.cost = this.drawnAt - began;
     if (this.drawn.split(" ")[0] !== this.decoder || !this.follow) setText(this.picked, "");
