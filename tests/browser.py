@@ -53,6 +53,16 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+def ready_page(browser: Any, url: str, viewport: Any, **options: Any) -> Any:
+    """A page of an app that may just have been started, once its model and its plots are there."""
+    page = browser.new_context(viewport=viewport, **options).new_page()
+    page.set_default_timeout(4 * WAIT)
+    page.goto(url)
+    page.wait_for_selector(".dart-status[data-state=ready]")
+    page.wait_for_function("window.Plotly !== undefined")
+    return page
+
+
 def read_trace(page: Any) -> dict[str, Any]:
     """The trace on show, by the button that saves it."""
     with page.expect_download() as download:

@@ -41,7 +41,7 @@ from dart.bench.report import provenance, spread
 from dart.bench.run import rotated, run_benchmark
 from dart.stats import RunStatistics
 from tests.app_process import ROOT, running_app
-from tests.browser import WAIT, chromium, read_trace
+from tests.browser import chromium, read_trace, ready_page
 
 SCHEMA = 1
 PROMPTS = ROOT / "assets" / "demo" / "prompts" / "heldout.jsonl"
@@ -128,12 +128,7 @@ def evenly(items: list[str], count: int) -> list[str]:
 def watched_page(url: str) -> Iterator[Any]:
     """The race page in Chromium, when the model is there."""
     with chromium() as browser:
-        page = browser.new_context(viewport=VIEWPORT).new_page()
-        page.set_default_timeout(4 * WAIT)
-        page.goto(url)
-        page.wait_for_selector(".dart-status[data-state=ready]")
-        page.wait_for_function("window.Plotly !== undefined")
-        yield page
+        yield ready_page(browser, url, VIEWPORT)
 
 
 def race_on(page: Any, prompt: str) -> Run:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.app_process import ROOT, running_app
-from tests.browser import WAIT, chromium, read_trace
+from tests.browser import chromium, read_trace, ready_page
 
 FOLDER = ROOT / "assets" / "screenshots"
 DESKTOP = {"width": 1360, "height": 1000}
@@ -46,13 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _open(browser: Any, url: str, size: Any = DESKTOP) -> Any:
-    page = browser.new_context(viewport=size, reduced_motion="reduce").new_page()
-    page.set_default_timeout(WAIT)
-    page.goto(url)
-    page.wait_for_selector(".dart-status[data-state=ready]")
-    page.wait_for_function("window.Plotly !== undefined")
-    return page
+def _open(browser: Any, url: str, viewport: Any = DESKTOP) -> Any:
+    return ready_page(browser, url, viewport, reduced_motion="reduce")
 
 
 def _race(page: Any) -> None:
