@@ -121,8 +121,9 @@ def chat_tab(engine: Engine, hz: float, status: gr.HTML, form: SettingsForm) -> 
             show_progress_on=queue,
             **ON_THE_ENGINE,
         )
-        # `then` comes after an end and after a stop, but not after an error or a full queue.
-        for ended in (answered.then, answered.failure):
+        # Exactly one of the two comes, after an end, a stop, an error or a full queue. `then` comes
+        # beside `failure` after a stop: a second settling, which may meet what was begun since.
+        for ended in (answered.success, answered.failure):
             ended(toasts(settle), [conversation], settled, **AT_ONCE)
         runs.append(answered)
     stop.click(handlers.halt, [conversation], None, cancels=runs, **AT_ONCE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import gradio as gr
+from fastapi import HTTPException
 from gradio import themes
 
 from app.api import add_endpoints
@@ -13,6 +14,7 @@ from app.components import STATIC
 from app.engine import Engine
 from app.events import QUEUE_SIZE
 from app.header import Header
+from app.queue_full import refuse
 from app.race_tab import race_tab
 from app.settings_form import settings_form
 
@@ -48,6 +50,7 @@ def launch_options() -> dict[str, Any]:
         "enable_monitoring": False,  # would be readable without logging in
         "ssr_mode": False,  # needs Node, and hides routes from Python
         "show_error": False,  # an exception's text is not for visitors
+        "app_kwargs": {"exception_handlers": {HTTPException: refuse}},
     }
 
 

@@ -108,7 +108,7 @@ class RaceHandlers:
         if visit.request is None:
             raise ConfigError("There is nothing to run.")
         trace = visit.trace = start(self._engine, visit.request)
-        with closing(pump(trace.race, visit.view, self._hz)) as views:
+        with closing(pump(trace.race, visit.view, self._hz, _size)) as views:
             yield from views
         raise_if_all_failed(trace)
 
@@ -128,6 +128,10 @@ class RaceHandlers:
         if visit.trace is None:
             visit.note = "The race was stopped before it began."
         return True
+
+
+def _size(view: dict[str, Any]) -> int:
+    return len(view["lines"])
 
 
 def start(engine: Engine, request: Request) -> LiveTrace:

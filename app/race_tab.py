@@ -112,8 +112,9 @@ def race_tab(
         show_progress_on=queue,
         **ON_THE_ENGINE,
     )
-    # `then` comes after an end and after a stop, but not after an error or a full queue.
-    for ended in (raced.then, raced.failure):
+    # Exactly one of the two comes, after an end, a stop, an error or a full queue. `then` comes
+    # beside `failure` after a stop: a second settling, which may meet what was begun since.
+    for ended in (raced.success, raced.failure):
         ended(toasts(settle), [visit], [view, run, stop, status], **AT_ONCE)
     stop.click(handlers.halt, [visit], None, cancels=[raced], **AT_ONCE)
     for preset, button in zip(PRESETS, presets, strict=True):

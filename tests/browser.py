@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -49,6 +51,23 @@ def chromium() -> Iterator[Any]:
             pytest.skip(f"no Chromium that starts: {str(error).splitlines()[0]}")
         yield browser
         browser.close()
+
+
+def ready_page(browser: Any, url: str, viewport: Any, **options: Any) -> Any:
+    """A page of an app that may just have been started, once its model and its plots are there."""
+    page = browser.new_context(viewport=viewport, **options).new_page()
+    page.set_default_timeout(4 * WAIT)
+    page.goto(url)
+    page.wait_for_selector(".dart-status[data-state=ready]")
+    page.wait_for_function("window.Plotly !== undefined")
+    return page
+
+
+def read_trace(page: Any) -> dict[str, Any]:
+    """The trace on show, by the button that saves it."""
+    with page.expect_download() as download:
+        page.click("#race-export")
+    return json.loads(Path(download.value.path()).read_text("utf-8"))
 
 
 def opener(browser: Any) -> Generator[Callable[..., Any], None, None]:

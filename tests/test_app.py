@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import pytest
 
-from app import layout, views
+from app import layout, queue_full, views
 from app.app import main, parser
 from app.chat import ChatHandlers, Conversation
 from app.engine import Engine, NotReadyError
@@ -534,6 +534,33 @@ def test_the_api_refuses_bad_input_by_name_and_goes_on(client, arguments, messag
     with pytest.raises(Exception, match=message):
         client.predict(**arguments, api_name="/generate")
     assert client.predict("code", api_name="/generate")["text"]
+
+
+def test_a_full_queue_is_refused_in_our_words(monkeypatch):
+    """The page shows no words of a 503; clients know a full queue by nothing else."""
+    httpx = pytest.importorskip("httpx")
+    gradio_client = pytest.importorskip("gradio_client")
+    monkeypatch.setattr(layout, "QUEUE_SIZE", 0)
+    demo = layout.build_ui(fake_engine())
+    _, url, _ = demo.launch(
+        prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", **layout.launch_options()
+    )
+    try:
+        answers = [
+            httpx.post(
+                f"{url}gradio_api/queue/join",
+                json={"data": ["story"], "fn_index": 0, "session_hash": "x"},
+                headers={"x-gradio-user": who},
+            )
+            for who in ("app", "api")
+        ]
+        assert [answer.status_code for answer in answers] == [429, 503]
+        assert [answer.json()["detail"] for answer in answers] == [queue_full.SENTENCE] * 2
+        assert httpx.get(f"{url}no/such/page").status_code == 404
+        with pytest.raises(gradio_client.utils.QueueError):
+            gradio_client.Client(url, verbose=False).predict("story", api_name="/generate")
+    finally:
+        demo.close()
 
 
 def test_the_api_s_race_answers_with_a_trace(client):

@@ -216,6 +216,36 @@ def test_the_page_is_updated_at_most_ten_times_a_second():
     assert shown <= 10 * (time.monotonic() - began) + 2
 
 
+def test_a_long_race_is_looked_at_less_often(monkeypatch):
+    """A browser turns the whole trace over at every look: at a steady rate it falls behind."""
+    monkeypatch.setattr("app.pump.MAX_CHARACTERS_A_SECOND", 50_000)
+    visit, handlers = Visit(), RaceHandlers(fake_engine(FakeModel(delay=0.001)))
+    handlers.prepare(visit, request("endless"))
+    sizes, times = [], []
+    with closing(handlers.run(visit)) as views:
+        for view in views:
+            assert view is not None, "Gradio sends all of the value behind a view that is skipped"
+            sizes.append(len(view["lines"]))
+            times.append(time.monotonic())
+            if len(times) > 2 and times[-1] - times[-2] > 0.4:
+                break
+    for size, before, after in zip(sizes[1:], times[1:], times[2:], strict=False):
+        assert after - before >= min(size / 50_000, 1.0) - 0.01
+
+
+def test_the_rest_between_two_looks_ends_with_the_race():
+    """A pause after a large value must delay neither the stop button nor the last view."""
+    race = Race({"dart": lane([1e-6] * 10**6)}, threading.Lock())
+    with closing(pump(race, lambda: race.state, hz=10, size=lambda _: 10**9)) as looks:
+        states = [next(looks), next(looks)]
+        threading.Timer(0.2, race.stop.set).start()
+        began = time.monotonic()
+        states += [state for state in looks if state is not None]
+    assert states[-1] == "finished"
+    assert len(states) <= 4
+    assert time.monotonic() - began < 0.8
+
+
 def test_a_second_race_of_one_visitor_waits_for_the_first_to_be_settled():
     """Two races into one value would be drawn over each other."""
     visit, handlers = Visit(), RaceHandlers(fake_engine())

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
+from app import layout, queue_full
+from app.race_runs import RaceHandlers
 from tests.browser import serve
 from tests.fake_model import HOSTILE, STORY, FakeModel, fake_engine
 
@@ -63,6 +66,9 @@ def test_three_panes_grow_together_and_end_with_the_same_text(opened, url):
         assert len(set(lengths)) >= 5, f"{name} did not grow while the race was on"
     for name in PANES:
         assert STORY.strip() in text(page, name)
+    drawn = page.evaluate("document.querySelector('.dart-race').drawn()")
+    assert drawn["panes"] >= 5
+    assert 1 <= drawn["tree"] <= drawn["panes"]
 
 
 def test_stop_frees_the_model_and_the_next_race_runs(opened, url, model):
@@ -82,6 +88,62 @@ def test_stop_frees_the_model_and_the_next_race_runs(opened, url, model):
     for name in PANES:
         assert "def is_prime" in text(page, name)
         assert "Once upon" not in text(page, name)
+
+
+def test_every_race_is_settled_once_and_leaves_the_next_one_alone(opened, url, model, monkeypatch):
+    """A second settling, after a stop or an error, would end the race that was begun meanwhile."""
+    settled: list[int] = []
+    settle = RaceHandlers.settle
+
+    def counting(handlers, visit):
+        settled.append(visit.number)
+        return settle(handlers, visit)
+
+    monkeypatch.setattr(RaceHandlers, "settle", counting)
+    page = opened(url)
+    begin(page, "endless")
+    wait_text(page)
+    page.evaluate("""() => {
+        const run = document.getElementById('run');
+        new MutationObserver((_, observer) => {
+            if (run.disabled) return;
+            observer.disconnect();
+            run.click();  // in the moment it can be
+        }).observe(run, {attributes: true});
+        document.getElementById('stop').click();
+    }""")
+    page.wait_for_selector("#stop[disabled]")
+    page.wait_for_selector("#stop:not([disabled])")
+    page.wait_for_timeout(700)
+    assert model.open_streams == 3
+    assert page.is_enabled("#stop")
+    assert page.is_disabled("#run")
+    page.keyboard.press("Escape")
+    wait_done(page)
+    begin(page, "a story")
+    wait_done(page)
+    page.uncheck("#panes label:has-text('EAGLE3') input")
+    page.click("#preset-3")  # at a temperature that the model refuses
+    page.wait_for_selector("#preset-why:has-text('costs more than it brings')")
+    page.click("#run")
+    page.wait_for_selector(".toast-body:has-text('too hot')")
+    wait_done(page)
+    page.wait_for_timeout(300)
+    assert len(settled) == 4
+    assert len(set(settled)) == 4
+
+
+def test_a_full_queue_is_said_in_words_that_help(browser, monkeypatch):
+    """Whoever comes too late should know that nothing is lost, and what to do."""
+    monkeypatch.setattr(layout, "QUEUE_SIZE", 0)
+    with serve(fake_engine()) as url, closing(browser.new_page()) as page:
+        page.goto(url)
+        page.wait_for_selector(".dart-status[data-state=ready]")
+        page.fill("#prompt textarea", "a story")
+        page.click("#run")
+        page.wait_for_selector(f".toast-body:has-text('{queue_full.SENTENCE}')")
+        assert page.input_value("#prompt textarea") == "a story"
+        assert page.is_enabled("#run")
 
 
 def test_a_failed_pane_leaves_the_others_and_the_page_usable(opened, url):

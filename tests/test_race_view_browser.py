@@ -476,6 +476,38 @@ def test_both_themes_and_a_phone(page, tmp_path):
         page.evaluate("document.body.classList.remove('dark')")
 
 
+@pytest.mark.parametrize("width", [390, 920, 1280])
+def test_numbers_and_labels_have_their_room(page, width):
+    """A number over its neighbour's unit, or a label on a node, can be read by nobody."""
+    size = page.viewport_size
+    try:
+        page.set_viewport_size({"width": width, "height": 1500})
+        show(page, RACE)
+        page.wait_for_timeout(300)
+        crowded = page.evaluate("""() => {
+            const isCrowded = (node) => node.scrollWidth > node.clientWidth;
+            for (const number of document.querySelectorAll('.race-counters [data-metric]')) {
+                if (number.dataset.metric !== 'tau') number.textContent = '1234';
+            }
+            return [...document.querySelectorAll('.race-counters, .race-counter')]
+                .filter(isCrowded).length;
+        }""")
+        assert crowded == 0
+        tops = page.evaluate("""() => ['.race-counters', '.race-text'].map((part) => new Set(
+            [...document.querySelectorAll(part)].map((node) => node.getBoundingClientRect().top)
+        ).size)""")
+        assert tops == ([3, 3] if width == 390 else [1, 1])
+        nearest = page.evaluate("""() => {
+            const {data, _fullLayout: {yaxis}} = document.querySelector('#tree');
+            const rows = data.filter(({mode}) => mode === 'markers').flatMap(({y}) => y);
+            const pixels = rows.map((y) => Math.abs(yaxis.l2p(y) - yaxis.l2p(0)));
+            return Math.min(...pixels.filter((distance) => distance > 0));
+        }""")
+        assert nearest >= 25
+    finally:
+        page.set_viewport_size(size)
+
+
 def test_under_a_path_and_without_plotly(opened, monkeypatch):
     """Behind a proxy the plot's script must be found; without it the tree is drawn plainly."""
 

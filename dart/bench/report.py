@@ -64,7 +64,7 @@ def _figures(own: Sequence[Run], base: Sequence[Run]) -> dict[str, Any]:
     return {
         **_short(own, base),
         "speedup_by_repeat": by_repeat,
-        "speedup_by_prompt": _spread(by_prompt),
+        "speedup_by_prompt": spread(by_prompt),
         "accept_length_histogram": total.histogram,
         "acceptance_by_depth": total.acceptance_by_depth,
         "tokens": total.decode_tokens,
@@ -110,7 +110,8 @@ def _prompt_speedup(own: Sequence[Run], base: Sequence[Run], prompt: int) -> flo
     return None if mine is None or its is None else mine / its
 
 
-def _spread(values: Sequence[float]) -> dict[str, float] | None:
+def spread(values: Sequence[float]) -> dict[str, float] | None:
+    """Median, quartiles and extremes; None where there are no values."""
     if not values:
         return None
     pair = [*values, *values] if len(values) == 1 else values  # quantiles wants two
@@ -176,8 +177,11 @@ def _prompt_record(runs: Sequence[Run], prompt: int, name: str, looping: bool) -
     return record
 
 
-def provenance(arguments: Sequence[str]) -> dict[str, Any]:
-    """Where a result comes from: commit, command, machine, versions."""
+def provenance(arguments: Sequence[str], program: str = "dart") -> dict[str, Any]:
+    """Where a result comes from: commit, command, machine, versions.
+
+    program  the module that was run with these arguments
+    """
     import torch
     import transformers
 
@@ -187,7 +191,7 @@ def provenance(arguments: Sequence[str]) -> dict[str, Any]:
     return {
         "commit": commit,
         "dirty": dirty,
-        "command": shlex.join(["python", "-m", "dart", *arguments]),
+        "command": shlex.join(["python", "-m", program, *arguments]),
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "machine": {
             "system": f"{platform.system()} {platform.machine()}",

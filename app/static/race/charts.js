@@ -34,6 +34,12 @@ class Tally {
   }
 }
 
+function chart(title, ...parts) {
+  const node = make("div");
+  node.append(make("div", "dart-heading", title), ...parts);
+  return node;
+}
+
 export class Charts {
   constructor() {
     this.node = make("section", "race-card race-charts");
@@ -47,12 +53,13 @@ export class Charts {
     this.split = new Split(STAGES);
     this.split.keys.title = "other: around the steps, in no decoder\u2019s clock";
     this.fine = make("p", "dart-fine");
-    this.node.append(
-      head,
-      make("div", "dart-heading", "Steps by accepted draft tokens"), this.histogram.node,
-      make("div", "dart-heading", "Accepted so deep, % of the steps that drafted so deep"), this.rates.node,
-      make("div", "dart-heading", "Where the time goes"), this.split.bar, this.split.keys, this.fine,
+    const row = make("div", "race-charts-row");
+    row.append(
+      chart("Steps by accepted draft tokens", this.histogram.node),
+      chart("Accepted so deep, % of the steps that drafted so deep", this.rates.node),
+      chart("Where the time goes", this.split.bar, this.split.keys, this.fine),
     );
+    this.node.append(head, row);
   }
 
   show(now) {

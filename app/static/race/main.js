@@ -27,6 +27,8 @@ let isBuilt = false; // whether it had its header then
 let differences = new Map();
 let announced = null;
 let chartsAt = 0;
+let drawnVersion = 0;
+let paneDraws = 0;
 
 // --- the parts of the page
 const soon = coalesced(draw);
@@ -138,6 +140,7 @@ function draw() {
     live = new Trace();
     opened = null;
     refusal = "";
+    paneDraws = tree.draws = 0;
   }
   live.feed(value.lines || "");
   const current = opened ? opened.trace : live;
@@ -151,6 +154,8 @@ function draw() {
   const time = player.advance(trace);
   const moment = trace.at(time, player.clock);
   showPanes(moment);
+  if (trace.version !== drawnVersion) paneDraws += 1;
+  drawnVersion = trace.version;
   lanes.show(trace, moment);
   player.show(trace);
   tree.show(trace, moment, !player.playing && value.state !== "running");
@@ -258,6 +263,9 @@ function when(created) {
   const date = new Date(created);
   return Number.isNaN(date.getTime()) ? created : date.toLocaleString();
 }
+
+// How often something new of this race was drawn: for tests/page_cost.py.
+root.drawn = () => ({ run, panes: paneDraws, tree: tree.draws });
 
 draw();
 watch("value", soon);

@@ -4,6 +4,7 @@ import { quoted, shortened, visible } from "./tokens.js";
 
 const LABEL = 12; // characters
 const CHARACTER = 7.6; // pixels across
+const BETWEEN = 5; // pixels between two labels
 const CURVE = Array.from({ length: 13 }, (_, i) => i / 12);
 const ROOM = { width: 84, height: 9.5 }; // pixels a small label needs
 
@@ -89,7 +90,7 @@ export function figure(step, layout, look) {
   // On the path, narrow columns share: every other label goes below the line.
   const isNarrow = column < 0.8 * ROOM.width;
   const onPath = [...of("root", "accepted").map(at), ...(bonus ? [bonus] : [])];
-  const fitting = Math.max(2, Math.min(LABEL, Math.floor(((isNarrow ? 2 : 1) * column) / CHARACTER)));
+  const fitting = Math.max(2, Math.min(LABEL, Math.floor(((isNarrow ? 2 : 1) * column - BETWEEN) / CHARACTER)));
   const named = hasRoom ? of("unreached", "rejected").filter((node) => !isParent.has(node)) : [];
   const data = [
     { ...edgesTo(of("unreached", "rejected")), line: { color: colours.faint, width: 1 } },

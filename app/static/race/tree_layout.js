@@ -1,7 +1,7 @@
 // Where each node of a draft tree stands: x is its depth; y follows the order of the leaves, with
 // the accepted path on one straight line at y = 0 and everything else above or below it. Pure.
 
-const GAP = 1.6; // the path's labels stand between it and its neighbours
+export const GAP = 1.6; // rows between the path and its neighbours, at the least
 
 // step: a line of the trace with a tree
 // returns {x, y, state, depth, low, high, bonus}; state by node:
@@ -43,6 +43,11 @@ export function layOut(step) {
     high: Math.max(...y),
     bonus: hasBonus ? { x: x[last] + 1, y: 0, ...bonusToken(step), parent: last } : null,
   };
+}
+
+// The same with `rows` more between the path and everything beside it.
+export function setApart(layout, rows) {
+  return { ...layout, y: layout.y.map((y) => y + Math.sign(y) * rows) };
 }
 
 function bonusToken({ tree, tokens }) {

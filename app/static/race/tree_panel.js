@@ -1,6 +1,6 @@
 // The tree of one step: which decoder, which step, and whether to follow what comes.
 import { button, field, make, setText } from "../dom.js";
-import { layOut, pathTo } from "./tree_layout.js";
+import { GAP, layOut, pathTo, setApart } from "./tree_layout.js";
 import { TreeDrawing } from "./tree_drawing.js";
 import { loadPlotly, TreePlot } from "./tree_plot.js";
 import { TreeTable } from "./tree_table.js";
@@ -9,6 +9,8 @@ import { LABELS, quoted } from "./tokens.js";
 
 const LIVE_INTERVAL = 125; // milliseconds between two trees while they come
 const SMALLEST = 4; // rows on either side of the path that there is always room for
+const LABEL_ROOM = 27; // pixels for the path's labels between it and its neighbours
+const AXIS = 36; // pixels of the picture's height that hold no rows
 
 export class TreePanel {
   // plotly: where its script lies, or null; onChange: another decoder or step was chosen
@@ -18,6 +20,7 @@ export class TreePanel {
     this.step = 0;
     this.follow = true;
     this.drawn = "";
+    this.draws = 0; // trees drawn; who counts sets it to 0
     this.drawnAt = 0;
     this.cost = 0;
     this.build();
@@ -191,10 +194,13 @@ export class TreePanel {
     this.notice(this.plain || "");
     this.canvas.hidden = false;
     if (!this.canvas.clientWidth) return; // on a page behind another; drawn when that is left
-    const layout = layOut(step);
     const began = performance.now();
+    let layout = layOut(step);
+    const look = this.look(lane, layout);
+    layout = setApart(layout, look.apart);
     this.canvas.setAttribute("aria-label", stepSummary(step, layout, this.decoder));
-    this.view.show(step, layout, this.look(lane, layout));
+    this.view.show(step, layout, look);
+    this.draws += 1;
     this.drawnAt = performance.now();
     this.cost = this.drawnAt - began;
     if (this.drawn.split(" ")[0] !== this.decoder || !this.follow) setText(this.picked, "");
@@ -224,12 +230,17 @@ export class TreePanel {
     const style = getComputedStyle(this.node);
     const colour = (name) => style.getPropertyValue(`--dart-${name}`).trim();
     const height = this.canvas.clientHeight;
+    const rows = known.high - known.low + 2, room = height - AXIS;
+    // So many more rows that the path's labels have their room where rows are narrow.
+    const apart = Math.max(0, (LABEL_ROOM * rows - GAP * room) / (room - 2 * LABEL_ROOM));
     return {
-      ...known,
+      low: known.low - apart,
+      high: known.high + apart,
+      apart,
       depth: lane.depth + 1,
       height,
       width: this.canvas.clientWidth,
-      pitch: (height - 36) / (known.high - known.low + 2), // pixels between two rows
+      pitch: room / (rows + 2 * apart), // pixels between two rows
       revision: lane.name,
       font: style.fontFamily,
       mono: style.getPropertyValue("--font-mono").trim() || "monospace",
