@@ -94,7 +94,7 @@ def search_tree(
         if store is not None and has_ngrams:
             # Scores never rise along a path: what is worse than the last node of a full tree has
             # no descendant in it. It keeps its place, for the sake of those it keeps out.
-            is_hopeful = beam["score"] >= _last_score(nodes, tree_size)
+            is_hopeful = beam["score"] >= max(_last_score(nodes, tree_size), min_score)
             for i, found in _look_up(store, paths, is_hopeful, tokens):
                 q[i], matched[i] = found
         if acceptance is not None:
@@ -114,12 +114,9 @@ def search_tree(
 
         is_eos = np.isin(extended["token"], list(eos_tokens))
         best = np.lexsort((extended["created"], -extended["score"], is_eos))[:beam_width]
-        best = best[extended["score"][best] >= min_score]
         paths = [(*paths[i // len(tokens)], int(extended["token"][i])) for i in best.tolist()]
         beam, rows = extended[best], len(nodes) + best
         nodes = np.concatenate([nodes, extended])
-        if len(beam) == 0:
-            break
     return _make_tree(int(context[-1]), nodes, tree_size, min_score)
 
 
