@@ -21,7 +21,7 @@ TINY = [[1, 2, 3, 1, 2], [2, 3], [], [7]]
 def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ngram.NgramStore]:
     folder = tmp_path_factory.mktemp("stores")
     return {
-        name: ngram.import_trie(CONFORMANCE / "ngram" / name, folder / f"{name}.ngram")
+        name: ngram.import_trie(CONFORMANCE / "ngram" / name, folder / f"{name}.ngram", exact=True)
         for name in TRIES
     }
 
@@ -73,7 +73,7 @@ def test_build_equals_import(
     sequences, order4_conversations = load_sequences()
     if name.startswith("order4"):
         sequences = sequences[:order4_conversations]
-    store = ngram.build(sequences, imported[name].order, tmp_path / "built.ngram")
+    store = ngram.build(sequences, imported[name].order, tmp_path / "built.ngram", exact=True)
     assert Path(store.path).read_bytes() == Path(imported[name].path).read_bytes()
     assert store.counts([]) == sum(len(sequence) for sequence in sequences)
 
@@ -93,7 +93,7 @@ def test_build_equals_reference(
     """Prevents wrong counts or probabilities on shapes the recorded files do not have."""
     counts = count_ngrams(sequences, order)
     path = tmp_path_factory.getbasetemp() / "random.ngram"
-    store = ngram.build(sequences, order, path)
+    store = ngram.build(sequences, order, path, exact=True)
     store.verify()
     assert_same_counts(store, {(): 0, **counts})
     tokens = [-1, 0, 1, 2, 3, 4, 5, 1, 2**31 - 1]
@@ -152,7 +152,7 @@ def test_threads_read_the_same(imported: dict[str, ngram.NgramStore]) -> None:
 
 def test_pickle_carries_the_path(tmp_path: Path) -> None:
     """Prevents worker processes from copying gigabytes, or failing to start."""
-    store = ngram.build(TINY, 3, tmp_path / "tiny.ngram")
+    store = ngram.build(TINY, 3, tmp_path / "tiny.ngram", exact=True)
     copy = pickle.loads(pickle.dumps(store))
     assert copy.path == store.path
     assert copy.counts([1, 2]) == store.counts([1, 2]) == 2
@@ -248,6 +248,9 @@ def test_builder_refuses_bad_parameters(tmp_path: Path) -> None:
     for bad in ([1, -2], [2**31]):
         with pytest.raises(ConfigError, match="sequence 1: token is"):
             ngram.build([[1], bad], 3, tmp_path / "x.ngram")
-    with pytest.raises(ConfigError, match="exact"):
-        ngram.import_trie(tmp_path / "x.trie", tmp_path / "x.ngram", exact=False)
+    for bits in (1, 9):
+        with pytest.raises(ConfigError, match="bits is"):
+            ngram.build(TINY, 3, tmp_path / "x.ngram", bits=bits)
+        with pytest.raises(ConfigError, match="bits is"):
+            ngram.import_trie(tmp_path / "x.trie", tmp_path / "x.ngram", bits=bits)
     assert not list(tmp_path.iterdir())

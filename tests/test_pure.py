@@ -30,7 +30,7 @@ STUB = Path(search.__file__).with_name("_core.pyi")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ngram.NgramStore]:
     folder = tmp_path_factory.mktemp("stores")
     return {
-        path.name: ngram.import_trie(path, folder / f"{path.stem}.ngram")
+        path.name: ngram.import_trie(path, folder / f"{path.stem}.ngram", exact=True)
         for path in (CONFORMANCE / "ngram").glob("*.trie")
     }
 

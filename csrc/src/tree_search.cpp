@@ -1,6 +1,7 @@
 #include "dart/tree_search.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -54,10 +55,9 @@ struct Level {
 
 // The matches of one context in one level, shared by all beam members that end in it.
 struct ContextMatches {
-  int length;
-  NodeId node;
-  std::size_t begin;  // into Search::matches_
-  std::size_t end;
+  NodeId node = kNoNode;
+  std::size_t begin = 0;  // into Search::matches_
+  std::size_t end = 0;
 };
 
 class Search {
@@ -153,7 +153,8 @@ class Search {
   // Puts every extension that can still enter the tree into the arena.
   void extend_beam(std::size_t level) {
     const std::size_t count = level_.tokens.size();
-    contexts_.clear();
+    for (std::vector<ContextMatches>& contexts : contexts_) contexts.clear();
+    beam_matches_.clear();
     matches_.clear();
     match_steps_.clear();
     scores_.resize(count);
@@ -165,12 +166,13 @@ class Search {
       touched_.clear();
       if (uses_ngrams_) {
         // Longer contexts come later and overwrite what shorter ones gave.
-        for (int length = 1; length < store_->order(); ++length) {
-          const NodeId node = entry.state.nodes[length - 1];
-          if (node == kNoNode) continue;
-          const ContextMatches context = matches_of(length, node);
+        ContextMatches context;
+        for (int length = 0; length < store_->order(); ++length) {
+          context = matches_of(entry.state, length, context);
+          beam_matches_.push_back(context);
           for (std::size_t m = context.begin; m < context.end; ++m) {
             const Match& match = matches_[m];
+            if (match.probability == 0.0F) continue;
             scores_[match.candidate] = entry.score + match_steps_[m];
             ngram_probabilities_[match.candidate] = match.probability;
             matched_lengths_[match.candidate] = length;
@@ -193,22 +195,48 @@ class Search {
     }
   }
 
-  // Looks a context up once per level, however many beam members share it.
-  ContextMatches matches_of(int length, NodeId node) {
-    for (const ContextMatches& context : contexts_) {
-      if (context.node == node && context.length == length) return context;
+  // Looks a context up once per level, however many beam members share it. `shorter` are the
+  // matches of the context one token shorter.
+  ContextMatches matches_of(const State& state, int length, const ContextMatches& shorter) {
+    const NodeId node = length == 0 ? 0 : state.nodes[length - 1];
+    if (node == kNoNode) return {};
+    std::vector<ContextMatches>& contexts = contexts_[length];
+    for (const ContextMatches& context : contexts) {
+      if (context.node == node) return context;
     }
     const std::size_t begin = matches_.size();
     matches_.resize(begin + level_.tokens.size());
-    const std::size_t found = store_->match_children(length, node, level_.tokens,
-                                                     std::span<Match>(matches_).subspan(begin));
+    const std::span<Match> all(matches_);
+    const std::size_t found = store_->match_children(
+        state, length, level_.tokens, all.subspan(shorter.begin, shorter.end - shorter.begin),
+        all.subspan(begin));
     matches_.resize(begin + found);
-    for (std::size_t m = begin; m < matches_.size(); ++m) {
-      const Match& match = matches_[m];
-      match_steps_.push_back(step(level_.logits[match.candidate], length, match.probability));
+    for (const Match& match : std::span(matches_).subspan(begin)) {
+      const bool is_known = match.probability > 0.0F;
+      match_steps_.push_back(
+          is_known ? step(level_.logits[match.candidate], length, match.probability) : 0.0F);
     }
-    contexts_.push_back({length, node, begin, matches_.size()});
-    return contexts_.back();
+    contexts.push_back({node, begin, matches_.size()});
+    return contexts.back();
+  }
+
+  // The state of the beam member at `position` after one of the level's candidates.
+  State next_state(std::size_t position, std::uint32_t candidate) const {
+    const State& before = beam_[position].state;
+    if (!uses_ngrams_) return store_->advance(before, level_.tokens[candidate]);
+    // All that could be looked up has been.
+    State state = store_->empty_state();
+    const auto order = static_cast<std::size_t>(store_->order());
+    for (std::size_t length = 0; length + 1 < order; ++length) {
+      const ContextMatches& context = beam_matches_[position * order + length];
+      const auto begin = matches_.begin() + static_cast<std::ptrdiff_t>(context.begin);
+      const auto end = matches_.begin() + static_cast<std::ptrdiff_t>(context.end);
+      const auto at = std::lower_bound(
+          begin, end, candidate,
+          [](const Match& match, std::uint32_t value) { return match.candidate < value; });
+      if (at != end && at->candidate == candidate) state.nodes[length] = at->child;
+    }
+    return state;
   }
 
   // Total order of the tree's nodes: better first, a parent always before its child.
@@ -247,8 +275,7 @@ class Search {
     selected_eos_.clear();
     for (std::size_t i = first; i < arena_.size(); ++i) {
       if (arena_[i].score < threshold_) continue;
-      const auto at = std::lower_bound(level_.tokens.begin(), level_.tokens.end(), arena_[i].token);
-      const bool is_eos = level_.is_eos[static_cast<std::size_t>(at - level_.tokens.begin())] != 0;
+      const bool is_eos = level_.is_eos[candidate_of(arena_[i])] != 0;
       (is_eos ? selected_eos_ : selected_).push_back(static_cast<std::int32_t>(i));
     }
     keep_best(selected_, params_.beam_width);
@@ -259,12 +286,18 @@ class Search {
     for (const std::int32_t node : selected_) {
       BeamEntry entry{node, arena_[node].score, {}};
       if (store_ != nullptr) {
-        const State& before = beam_[arena_[node].created / candidates_.candidates].state;
-        entry.state = store_->advance(before, arena_[node].token);
+        const std::size_t position = arena_[node].created / candidates_.candidates;
+        entry.state = next_state(position, candidate_of(arena_[node]));
       }
       next_beam_.push_back(entry);
     }
     beam_.swap(next_beam_);
+  }
+
+  // Index of the node's token among the level's.
+  std::uint32_t candidate_of(const Node& node) const {
+    const auto at = std::lower_bound(level_.tokens.begin(), level_.tokens.end(), node.token);
+    return static_cast<std::uint32_t>(at - level_.tokens.begin());
   }
 
   // Cuts `nodes` to its `count` best, in order.
@@ -330,7 +363,8 @@ class Search {
   // Scratch of one level, kept to avoid allocating again.
   Level level_;
   std::vector<std::int32_t> order_;
-  std::vector<ContextMatches> contexts_;
+  std::array<std::vector<ContextMatches>, kMaxOrder> contexts_;  // by length
+  std::vector<ContextMatches> beam_matches_;  // of each beam member, for every length
   std::vector<Match> matches_;
   std::vector<float> match_steps_;
   std::vector<float> scores_;
