@@ -10,7 +10,7 @@
 namespace dart {
 namespace {
 
-constexpr std::uint64_t kHintSpacing = 256;
+constexpr std::uint64_t kHintSpacing = 128;
 
 constexpr std::uint64_t hint_count(std::uint64_t bits) {
   return (bits + kHintSpacing - 1) / kHintSpacing;

@@ -13,6 +13,7 @@ namespace {
 constexpr float kEpsilon = 1e-10F;  // added before a logarithm, upstream's value
 constexpr float kMaxWeight = 1e6F;  // keeps every product finite
 constexpr float kMaxProbability = 1.001F;
+constexpr float kNoStep = 1.0F;                   // no score rises
 constexpr std::size_t kMaxCandidates = 1U << 16;  // so that beam position * candidates fits
 constexpr std::size_t kMaxBeamWidth = 1U << 16;
 
@@ -158,6 +159,7 @@ class Search {
     matches_.clear();
     match_steps_.clear();
     scores_.resize(count);
+    longest_matches_.resize(count);
     ngram_probabilities_.assign(count, 0.0F);
     matched_lengths_.assign(count, 0);
     for (std::size_t position = 0; position < beam_.size(); ++position) {
@@ -171,13 +173,17 @@ class Search {
           context = matches_of(entry.state, length, context);
           beam_matches_.push_back(context);
           for (std::size_t m = context.begin; m < context.end; ++m) {
-            const Match& match = matches_[m];
-            if (match.probability == 0.0F) continue;
-            scores_[match.candidate] = entry.score + match_steps_[m];
-            ngram_probabilities_[match.candidate] = match.probability;
-            matched_lengths_[match.candidate] = length;
-            touched_.push_back(match.candidate);
+            const std::uint32_t candidate = matches_[m].candidate;
+            if (matches_[m].probability == 0.0F) continue;
+            if (matched_lengths_[candidate] == 0) touched_.push_back(candidate);
+            matched_lengths_[candidate] = length;
+            longest_matches_[candidate] = m;
           }
+        }
+        for (const std::uint32_t i : touched_) {
+          const std::size_t m = longest_matches_[i];
+          ngram_probabilities_[i] = matches_[m].probability;
+          scores_[i] = entry.score + step_of(m, matched_lengths_[i]);
         }
       }
       for (std::size_t i = 0; i < count; ++i) {
@@ -211,13 +217,18 @@ class Search {
         state, length, level_.tokens, all.subspan(shorter.begin, shorter.end - shorter.begin),
         all.subspan(begin));
     matches_.resize(begin + found);
-    for (const Match& match : std::span(matches_).subspan(begin)) {
-      const bool is_known = match.probability > 0.0F;
-      match_steps_.push_back(
-          is_known ? step(level_.logits[match.candidate], length, match.probability) : 0.0F);
-    }
+    match_steps_.resize(matches_.size(), kNoStep);
     contexts.push_back({node, begin, matches_.size()});
     return contexts.back();
+  }
+
+  // What a match changes a score by; most are overwritten by longer ones before they matter.
+  float step_of(std::size_t m, int length) {
+    float& known = match_steps_[m];
+    if (known == kNoStep) {
+      known = step(level_.logits[matches_[m].candidate], length, matches_[m].probability);
+    }
+    return known;
   }
 
   // The state of the beam member at `position` after one of the level's candidates.
@@ -366,11 +377,12 @@ class Search {
   std::array<std::vector<ContextMatches>, kMaxOrder> contexts_;  // by length
   std::vector<ContextMatches> beam_matches_;  // of each beam member, for every length
   std::vector<Match> matches_;
-  std::vector<float> match_steps_;
+  std::vector<float> match_steps_;  // kNoStep until somebody asks
   std::vector<float> scores_;
   std::vector<float> ngram_probabilities_;
   std::vector<std::int32_t> matched_lengths_;
-  std::vector<std::uint32_t> touched_;
+  std::vector<std::size_t> longest_matches_;  // of each candidate that is touched
+  std::vector<std::uint32_t> touched_;        // candidates that some context matches
   std::vector<std::int32_t> selected_;
   std::vector<std::int32_t> selected_eos_;
   std::vector<BeamEntry> next_beam_;

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-HINT_SPACING = 256
+HINT_SPACING = 128
 
 
 def bits_for(count: int) -> int:

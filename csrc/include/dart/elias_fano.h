@@ -3,8 +3,8 @@
 //
 // Of n values below u each has its lowest floor(log2(u / n)) bits in a packed array. The rest, the
 // bucket, is written in unary: value i sets bit (bucket + i) of a bit vector, so that the ones
-// number the values and the zeros end the buckets. The place of every 256th one, and where the
-// sequence is to be searched also of every 256th zero, is kept as a hint.
+// number the values and the zeros end the buckets. The place of every 128th one, and where the
+// sequence is to be searched also of every 128th zero, is kept as a hint.
 //
 // Words of a sequence, in this order: bit vector, hints of ones, hints of zeros, low bits.
 // source: Elias 1974, Fano 1971; sampled selection as in Okanohara and Sadakane 2007.
