@@ -102,6 +102,59 @@ def test_build_equals_reference(
     assert list(zip(probs.tolist(), matched.tolist(), strict=True)) == expected
 
 
+@pytest.mark.parametrize(
+    ("bits", "worst", "typical"), [(8, 0.05, 0.005), (6, 0.2, 0.03), (4, 0.6, 0.15)]
+)
+def test_rounding_is_bounded(
+    imported: dict[str, ngram.NgramStore], tmp_path: Path, bits: int, worst: float, typical: float
+) -> None:
+    """Prevents a codebook that misses what the text is full of, and rounding to or from absent."""
+    exact = imported["small.trie"]
+    store = ngram.import_trie(CONFORMANCE / "ngram/small.trie", tmp_path / "x.ngram", bits=bits)
+    store.verify()
+    assert not store.is_exact
+    assert store.num_nodes == exact.num_nodes
+    assert store.num_bytes < exact.num_bytes
+    assert {level.value_bits for level in store.level_sizes()} == {0, bits}
+    errors = [np.zeros(0)]
+    for query in QUERIES:
+        if query["trie"] != "small.trie":
+            continue
+        expected, lengths = exact.probabilities(query["context"], query["tokens"])
+        probs, matched = store.probabilities(query["context"], query["tokens"])
+        assert matched.tolist() == lengths.tolist()
+        assert ((probs > 0) == (expected > 0)).all()
+        errors.append(np.abs(np.log(probs[probs > 0] / expected[probs > 0])))
+    found = np.concatenate(errors)
+    assert len(found) > 1000
+    assert found.max() < worst
+    assert np.median(found) < typical
+
+
+def test_quantised_is_exact_where_it_can_be(tmp_path: Path) -> None:
+    """Prevents rounding of the few probabilities that a small store has."""
+    exact = ngram.build(TINY, 3, tmp_path / "exact.ngram", exact=True)
+    store = ngram.build(TINY, 3, tmp_path / "rounded.ngram")
+    for context in ([1], [2], [1, 2], [3, 1], [9]):
+        answers = [each.probabilities(context, range(8)) for each in (exact, store)]
+        assert answers[0][0].tolist() == answers[1][0].tolist()
+    with pytest.raises(ConfigError, match=r"rounded\.ngram holds rounded .*--exact"):
+        store.counts([1, 2])
+    assert store.counts([]) == exact.counts([]) == 8
+
+
+def test_level_sizes_add_up(imported: dict[str, ngram.NgramStore]) -> None:
+    """Prevents figures per level that are not those of the file."""
+    for store in imported.values():
+        levels = store.level_sizes()
+        assert len(levels) == store.order
+        assert sum(level.nodes for level in levels) == store.num_nodes
+        parts = sum(level.tokens + level.children + level.values for level in levels)
+        assert store.num_bytes == parts + 704
+        assert levels[-1].is_remapped
+        assert store.num_bytes < 4 * store.num_nodes
+
+
 def test_inputs_of_any_kind(tmp_path: Path) -> None:
     """Prevents dependence on the callers' array type: lists, numpy of any width, empty, strided."""
     store = ngram.build(TINY, 3, tmp_path / "tiny.ngram")
@@ -171,10 +224,12 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
         ngram.NgramStore.open(path)
 
 
+@pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
-def test_every_flipped_byte_is_bounded_and_found(tmp_path: Path, flip: int) -> None:
+def test_every_flipped_byte_is_bounded_and_found(tmp_path: Path, flip: int, exact: bool) -> None:
     """Prevents a crash or an endless loop on a damaged file, and damage verify() overlooks."""
-    data = Path(ngram.build(TINY, 3, tmp_path / "tiny.ngram").path).read_bytes()
+    store = ngram.build(TINY, 3, tmp_path / "tiny.ngram", exact=exact)
+    data = Path(store.path).read_bytes()
     for index in range(len(data)):
         path = tmp_path / f"{flip}-{index}.ngram"
         path.write_bytes(data[:index] + bytes([data[index] ^ flip]) + data[index + 1 :])

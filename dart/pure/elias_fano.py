@@ -26,15 +26,25 @@ def packed_words(count: int, width: int) -> int:
     return (bits + 63) // 64 + 1 if bits else 0
 
 
-def unpack(words: NDArray[np.uint64], width: int, begin: int, end: int) -> NDArray[np.uint64]:
-    """The packed values begin to end - 1."""
-    bits = np.arange(begin, end, dtype=np.uint64) * np.uint64(width)
-    if width == 0 or len(bits) == 0:
-        return np.zeros(len(bits), np.uint64)
+def unpack(
+    words: NDArray[np.uint64], width: int, indices: NDArray[np.uint64]
+) -> NDArray[np.uint64]:
+    """The packed values at some places."""
+    if width == 0 or len(indices) == 0:
+        return np.zeros(len(indices), np.uint64)
+    bits = indices * np.uint64(width)
     at, shift = (bits // 64).astype(np.int64), bits % 64
     # A shift by 64 is 0 here only in two steps.
     high = words[at + 1] << (np.uint64(63) - shift) << np.uint64(1)
     return (words[at] >> shift | high) & np.uint64(2**width - 1)
+
+
+def unpack_one(words: NDArray[np.uint64], width: int, index: int) -> int:
+    """The packed value at one place."""
+    if width == 0:
+        return 0
+    at, shift = divmod(index * width, 64)
+    return ((int(words[at + 1]) << 64 | int(words[at])) >> shift) & (2**width - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +97,17 @@ class EliasFano:
         indices = np.arange(begin, end, dtype=np.uint64)
         low_width = self._layout.low_width
         high = self._places(begin, end) - indices << np.uint64(low_width)
-        return high | unpack(self._low, low_width, begin, end)
+        return high | unpack(self._low, low_width, indices)
 
     def _places(self, begin: int, end: int) -> NDArray[np.uint64]:
         """Where the ones number begin to end - 1 lie; those that are missing, at the end."""
         places = np.full(end - begin, 64 * len(self._bits), np.uint64)
         high_bits = self._layout.high_bits
-        hint = begin // HINT_SPACING
-        first = int(unpack(self._hints, bits_for(high_bits), hint, hint + 1)[0])
+        first = unpack_one(self._hints, bits_for(high_bits), begin // HINT_SPACING)
         if first >= high_bits:
             return places
         skipped = begin % HINT_SPACING
-        at, found, chunk = first // 64, 0, 64
+        at, found, chunk = first // 64, 0, 8
         while at < len(self._bits) and found < len(places):
             bits = np.unpackbits(self._bits[at : at + chunk].view(np.uint8), bitorder="little")
             ones = np.flatnonzero(bits) + 64 * at

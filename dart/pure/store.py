@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,9 +85,9 @@ class _Level:
         self._codes = np.frombuffer(data, "<u8", words, values + 8 * layout.codebook_words)
         self._code_bits = layout.code_bits
 
-    def code(self, node: int) -> int:
-        """Index of a node's value in the codebook, unchecked."""
-        return int(unpack(self._codes, self._code_bits, node, node + 1)[0])
+    def codes(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where in the codebook the values of nodes are, unchecked."""
+        return unpack(self._codes, self._code_bits, nodes.astype(np.uint64)).astype(np.int64)
 
     def find(
         self, begin: int, end: int, wanted: NDArray[np.int64]
@@ -155,7 +155,7 @@ class NgramStore:
         for length, candidates, nodes in self._follow(state, wanted[first:].astype(np.int64)):
             if length == 0 or len(nodes) == 0:
                 continue
-            found = self._probabilities(state, length, nodes.tolist())
+            found = self._probabilities(state, length, nodes)
             candidates = first + candidates[found > 0]
             values[candidates], matched[candidates] = found[found > 0], length
         return values[places], matched[places]
@@ -168,32 +168,34 @@ class NgramStore:
             return 0
         *context, last = (int(token) for token in ngram)
         node = self._ends_in(self._state_after(context), last)[len(context)]
-        return 0 if node is None else int(self._value(len(ngram), node))
+        return 0 if node is None else int(self._values(len(ngram), np.array([node], np.int64))[0])
 
     def verify(self) -> None:
         """Raise ExtensionError."""
         needs_extension("Verifying a whole n-gram store")
 
-    def _probabilities(self, state: State, length: int, children: list[int]) -> NDArray[np.float32]:
+    def _probabilities(
+        self, state: State, length: int, children: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
         """Of children of the state's last `length` tokens; 0 where they count as absent."""
+        share = np.float32(1)
         if self.is_exact:
-            context = state[length - 1]
-            whole = self._value(length, 0 if context is None else context)
-            share = np.float32(0) if whole == 0 else np.float32(1) / np.float32(whole)
-            parts = np.array([self._value(length + 1, child) for child in children], np.float32)
-            values = parts * share
-        else:
-            values = np.array([self._value(length + 1, child) for child in children], np.float32)
+            context = np.array([state[length - 1]], np.int64)
+            whole = self._values(length, context).astype(np.float32)[0]
+            share = np.float32(1) / whole if whole > 0 else np.float32(0)
+        values = self._values(length + 1, children).astype(np.float32) * share
         return np.where(values > 0, np.minimum(values, np.float32(1)), np.float32(0))
 
-    def _value(self, depth: int, node: int) -> np.uint64 | np.float32:
-        """What the codebook has for a node."""
+    def _values(self, depth: int, nodes: NDArray[np.int64]) -> NDArray[Any]:
+        """What the codebook has for nodes."""
         level = self._levels[depth - 1]
-        code = level.code(node)
-        if code >= level.codebook_size:
+        codes = level.codes(nodes)
+        is_bad = codes >= level.codebook_size
+        if is_bad.any():
+            first = int(np.argmax(is_bad))
             expected = f"less than {level.codebook_size}"
-            self._corrupt(f"level {depth} code of node {node}", code, expected)
-        return level.codebook[code]
+            self._corrupt(f"level {depth} code of node {nodes[first]}", codes[first], expected)
+        return level.codebook[codes]
 
     def _state_after(self, context: list[int]) -> State:
         state: State = [None] * self.order
