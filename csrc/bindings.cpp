@@ -18,6 +18,7 @@
 #include "dart/context_store.h"
 #include "dart/errors.h"
 #include "dart/ngram_builder.h"
+#include "dart/ngram_encoder.h"
 #include "dart/ngram_store.h"
 #include "dart/tree_search.h"
 #include "dart/trie_import.h"
@@ -136,6 +137,19 @@ py::tuple match(const dart::ContextStore& store, const Array<dart::Token>& path,
                         std::move(values));
 }
 
+dart::ValueCoding value_coding(bool exact, int bits) {
+  return exact ? dart::ValueCoding::exact() : dart::ValueCoding::quantised(bits);
+}
+
+py::list level_sizes(const dart::NgramStore& store) {
+  py::list levels;
+  for (const dart::LevelSizes& level : store.level_sizes()) {
+    levels.append(py::make_tuple(level.nodes, level.tokens, level.children, level.values,
+                                 level.value_bits, level.is_remapped));
+  }
+  return levels;
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_core, module) {
@@ -157,6 +171,7 @@ PYBIND11_MODULE(_core, module) {
                   py::call_guard<py::gil_scoped_release>(),
                   "Map a store file; reads its header only.")
       .def_property_readonly("order", &dart::NgramStore::order)
+      .def_property_readonly("is_exact", &dart::NgramStore::is_exact)
       .def_property_readonly("num_nodes",
                              [](const dart::NgramStore& store) { return store.num_nodes(); })
       .def_property_readonly("num_bytes", &dart::NgramStore::num_bytes)
@@ -170,6 +185,8 @@ PYBIND11_MODULE(_core, module) {
             return store.count(span_of(ngram));
           },
           py::arg("ngram").noconvert(), "Occurrences of an n-gram, int32 [n].")
+      .def("level_sizes", &level_sizes,
+           "Per level: nodes, bytes of tokens, children and values, bits per value, remapped.")
       .def("verify", &dart::NgramStore::verify, py::call_guard<py::gil_scoped_release>(),
            "Read the whole file and check every checksum and invariant.");
 
@@ -199,14 +216,20 @@ PYBIND11_MODULE(_core, module) {
           py::arg("sequence").noconvert(), "Add one sequence, int32 [n].")
       .def(
           "write",
-          [](const dart::NgramBuilder& builder, const std::string& path) {
-            dart::write_store(builder.build(), path);
+          [](const dart::NgramBuilder& builder, const std::string& path, bool exact, int bits) {
+            dart::write_store(builder.build(), path, value_coding(exact, bits));
           },
-          py::arg("path"), py::call_guard<py::gil_scoped_release>(),
+          py::arg("path"), py::kw_only(), py::arg("exact"), py::arg("bits"),
+          py::call_guard<py::gil_scoped_release>(),
           "Count, and write the store; the file appears whole or not at all.");
 
-  module.def("import_trie", &dart::import_trie, py::arg("source"), py::arg("destination"),
-             py::call_guard<py::gil_scoped_release>(), "Convert an upstream .trie file.");
+  module.def(
+      "import_trie",
+      [](const std::string& source, const std::string& destination, bool exact, int bits) {
+        dart::import_trie(source, destination, value_coding(exact, bits));
+      },
+      py::arg("source"), py::arg("destination"), py::kw_only(), py::arg("exact"), py::arg("bits"),
+      py::call_guard<py::gil_scoped_release>(), "Convert an upstream .trie file.");
 
   module.def("search_tree", &search_tree, py::arg("topk_tokens").noconvert(),
              py::arg("topk_probs").noconvert(), py::arg("store").none(true),

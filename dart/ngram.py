@@ -10,6 +10,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,8 @@ Tokens = Sequence[int] | NDArray[np.integer[Any]]
 
 UNKNOWN_TOKEN = -1  # occurs in no store: stands for ids that do not fit into 32 bits
 MAX_ORDER = 8
+MIN_BITS, MAX_BITS = 2, 8  # of a quantised probability
+IMPORTED = "version 2, quantised"  # what open_or_import keeps; another word for another format
 
 
 def to_token_array(tokens: ArrayLike, name: str) -> NDArray[np.int32]:
@@ -48,6 +51,18 @@ def to_token_array(tokens: ArrayLike, name: str) -> NDArray[np.int32]:
     if array.dtype.itemsize >= 4:
         array = np.where((array >= 0) & (array < 2**31), array, UNKNOWN_TOKEN)
     return np.ascontiguousarray(array, dtype=np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelSizes:
+    """What the n-grams of one length take in the file: `tokens`, `children`, `values` in bytes."""
+
+    nodes: int
+    tokens: int
+    children: int
+    values: int
+    value_bits: int  # per node; the codebook they point into comes on top
+    is_remapped: bool  # tokens are numbered among those that follow the context's suffix
 
 
 class NgramStore:
@@ -84,6 +99,11 @@ class NgramStore:
         return self.core.order
 
     @property
+    def is_exact(self) -> bool:
+        """Whether it keeps counts; else it has probabilities rounded to a codebook per level."""
+        return self.core.is_exact
+
+    @property
     def num_nodes(self) -> int:
         """Distinct n-grams of every length from 1 to `order`."""
         return self.core.num_nodes
@@ -108,14 +128,27 @@ class NgramStore:
         returns    probability float32 [n] and the number of context tokens it is based on
                    int32 [n]; 0 and 0 where nothing matched.
         raises     NgramFormatError if a part of the file that is read proves damaged.
-        source     float32(count) * (1 / float32(context count)), no smoothing, as in fvliang/DART.
+        source     float32(count) * (1 / float32(context count)), no smoothing, as in fvliang/DART;
+                   a quantised store has the codebook's value nearest to it.
         """
         recent = to_token_array(context[-MAX_ORDER:], "context")
         return self.core.probabilities(recent, to_token_array(tokens, "tokens"))
 
     def counts(self, ngram: Tokens) -> int:
-        """Occurrences of an n-gram, 0 if there are none; of the empty one, all tokens counted."""
+        """Occurrences of an n-gram, 0 if there are none; of the empty one, all tokens counted.
+
+        raises     ConfigError if the store is quantised: it does not know.
+        """
+        if len(ngram) > 0 and not self.is_exact:
+            raise ConfigError(
+                f"{self._path} holds rounded probabilities, expected counts; build or import it "
+                "with exact=True (--exact) to count n-grams"
+            )
         return self.core.count(to_token_array(ngram, "ngram"))
+
+    def level_sizes(self) -> list[LevelSizes]:
+        """The file's make-up, from the header alone; entry n - 1 is of the n-grams of length n."""
+        return [LevelSizes(*sizes) for sizes in self.core.level_sizes()]
 
     def verify(self) -> None:
         """Read the whole file and check every checksum and invariant.
@@ -133,25 +166,34 @@ class NgramStore:
 
 
 def import_trie(
-    source: str | os.PathLike[str], destination: str | os.PathLike[str], *, exact: bool = True
+    source: str | os.PathLike[str],
+    destination: str | os.PathLike[str],
+    *,
+    exact: bool = False,
+    bits: int = 8,
 ) -> NgramStore:
     """Convert an upstream `.trie` file and open the result.
 
     source       checked completely before anything is written.
     destination  written to a temporary file beside it and renamed.
-    exact        keep the counts; the only mode.
+    exact        keep the counts, so that probabilities are upstream's to the bit.
+    bits         else: of each rounded probability, 2 to 8.
     raises       CheckpointError (no such file, destination not writable), NgramFormatError,
-                 ExtensionError.
+                 ConfigError, ExtensionError.
     source       .trie layout as published with fvliang/DART.
     """
-    if not exact:
-        raise ConfigError("exact is False, expected True: stores with rounded counts do not exist")
-    _core.import_trie(os.fspath(source), os.fspath(destination))
+    _check_bits(bits)
+    _core.import_trie(os.fspath(source), os.fspath(destination), exact=exact, bits=bits)
     return NgramStore.open(destination)
 
 
 def build(
-    sequences: Iterable[Tokens], order: int, destination: str | os.PathLike[str]
+    sequences: Iterable[Tokens],
+    order: int,
+    destination: str | os.PathLike[str],
+    *,
+    exact: bool = False,
+    bits: int = 8,
 ) -> NgramStore:
     """Count every n-gram of length 1 to `order`, write a store and open it.
 
@@ -159,20 +201,28 @@ def build(
                  held in memory: 4 bytes per token, 12 more while counting.
     order        1 to 8.
     destination  written to a temporary file beside it and renamed.
-    raises       ConfigError for an order or a token out of range; CheckpointError if the
+    exact        keep the counts; else probabilities, rounded.
+    bits         of each rounded probability, 2 to 8.
+    raises       ConfigError for an order, a token or bits out of range; CheckpointError if the
                  destination cannot be written; ExtensionError without the C++ extension.
     source       windows at the end of a document are shorter and count too, as in fvliang/DART.
     """
     if not 1 <= order <= MAX_ORDER:
         raise ConfigError(f"order is {order}, expected 1 to {MAX_ORDER}")
+    _check_bits(bits)
     builder = _core.NgramBuilder(order)
     for index, sequence in enumerate(sequences):
         try:
             builder.add(to_token_array(sequence, "a sequence"))
         except ValueError as error:
             raise ConfigError(f"sequence {index}: {error}") from error
-    builder.write(os.fspath(destination))
+    builder.write(os.fspath(destination), exact=exact, bits=bits)
     return NgramStore.open(destination)
+
+
+def _check_bits(bits: int) -> None:
+    if not MIN_BITS <= bits <= MAX_BITS:
+        raise ConfigError(f"bits is {bits}, expected {MIN_BITS} to {MAX_BITS}")
 
 
 def open_or_import(
@@ -202,7 +252,7 @@ def open_or_import(
     if not source.is_file():
         raise CheckpointError(f"{source} does not exist; expected an upstream .trie file.")
     state = source.stat()
-    key = f"{source.resolve()}|{state.st_size}|{state.st_mtime_ns}"
+    key = f"{IMPORTED}|{source.resolve()}|{state.st_size}|{state.st_mtime_ns}"
     folder = cache or cache_folder()
     store = (
         folder / "ngram" / f"{source.stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.ngram"

@@ -246,11 +246,17 @@ def test_ngram_build_and_info(capsys, conformance, tmp_path):
     store = tmp_path / "s.ngram"
     tokenizer = str(conformance / "target")
     argv = ["ngram", "build", "--input", str(texts), "--tokenizer", tokenizer]
-    assert main([*argv, "--output", str(store)]) == 0
+    assert main([*argv, "--output", str(store), "--exact"]) == 0
     assert NgramStore.open(store).counts([5, 9]) == 3
-    capsys.readouterr()
+    assert "n-grams with counts" in capsys.readouterr().out
     assert main(["ngram", "info", str(store), "--verify", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["order"] == 3
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["order"], facts["exact"], len(facts["levels"])) == (3, True, 3)
+    assert main([*argv, "--output", str(store), "--bits", "2"]) == 0
+    assert "n-grams with rounded probabilities" in capsys.readouterr().out
+    assert main(["ngram", "info", str(store), "--verify"]) == 0
+    assert "verified: every checksum" in capsys.readouterr().out
+    assert "bits is 9" in fails(capsys, *argv, "--output", str(store), "--bits", "9")
     store.write_bytes(store.read_bytes()[:-1])
     fails(capsys, "ngram", "info", str(store))
     texts.write_text('{"text": "w5"}\n{"txt": "w5"}\n', encoding="utf-8")

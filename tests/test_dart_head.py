@@ -30,7 +30,9 @@ def head(conformance: Path, recorded_target: TargetModel) -> DartHead:
 def store(conformance: Path, tmp_path_factory: pytest.TempPathFactory) -> NgramStore:
     """The recorded order-3 store, imported."""
     return import_trie(
-        conformance / "ngram/small.trie", tmp_path_factory.mktemp("ngram") / "small.ngram"
+        conformance / "ngram/small.trie",
+        tmp_path_factory.mktemp("ngram") / "small.ngram",
+        exact=True,
     )
 
 

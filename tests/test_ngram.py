@@ -21,7 +21,7 @@ TINY = [[1, 2, 3, 1, 2], [2, 3], [], [7]]
 def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ngram.NgramStore]:
     folder = tmp_path_factory.mktemp("stores")
     return {
-        name: ngram.import_trie(CONFORMANCE / "ngram" / name, folder / f"{name}.ngram")
+        name: ngram.import_trie(CONFORMANCE / "ngram" / name, folder / f"{name}.ngram", exact=True)
         for name in TRIES
     }
 
@@ -73,7 +73,7 @@ def test_build_equals_import(
     sequences, order4_conversations = load_sequences()
     if name.startswith("order4"):
         sequences = sequences[:order4_conversations]
-    store = ngram.build(sequences, imported[name].order, tmp_path / "built.ngram")
+    store = ngram.build(sequences, imported[name].order, tmp_path / "built.ngram", exact=True)
     assert Path(store.path).read_bytes() == Path(imported[name].path).read_bytes()
     assert store.counts([]) == sum(len(sequence) for sequence in sequences)
 
@@ -93,13 +93,66 @@ def test_build_equals_reference(
     """Prevents wrong counts or probabilities on shapes the recorded files do not have."""
     counts = count_ngrams(sequences, order)
     path = tmp_path_factory.getbasetemp() / "random.ngram"
-    store = ngram.build(sequences, order, path)
+    store = ngram.build(sequences, order, path, exact=True)
     store.verify()
     assert_same_counts(store, {(): 0, **counts})
     tokens = [-1, 0, 1, 2, 3, 4, 5, 1, 2**31 - 1]
     probs, matched = store.probabilities(context, tokens)
     expected = [probability(counts, order, context, token) for token in tokens]
     assert list(zip(probs.tolist(), matched.tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("bits", "worst", "typical"), [(8, 0.05, 0.005), (6, 0.2, 0.03), (4, 0.6, 0.15)]
+)
+def test_rounding_is_bounded(
+    imported: dict[str, ngram.NgramStore], tmp_path: Path, bits: int, worst: float, typical: float
+) -> None:
+    """Prevents a codebook that misses what the text is full of, and rounding to or from absent."""
+    exact = imported["small.trie"]
+    store = ngram.import_trie(CONFORMANCE / "ngram/small.trie", tmp_path / "x.ngram", bits=bits)
+    store.verify()
+    assert not store.is_exact
+    assert store.num_nodes == exact.num_nodes
+    assert store.num_bytes < exact.num_bytes
+    assert {level.value_bits for level in store.level_sizes()} == {0, bits}
+    errors = [np.zeros(0)]
+    for query in QUERIES:
+        if query["trie"] != "small.trie":
+            continue
+        expected, lengths = exact.probabilities(query["context"], query["tokens"])
+        probs, matched = store.probabilities(query["context"], query["tokens"])
+        assert matched.tolist() == lengths.tolist()
+        assert ((probs > 0) == (expected > 0)).all()
+        errors.append(np.abs(np.log(probs[probs > 0] / expected[probs > 0])))
+    found = np.concatenate(errors)
+    assert len(found) > 1000
+    assert found.max() < worst
+    assert np.median(found) < typical
+
+
+def test_quantised_is_exact_where_it_can_be(tmp_path: Path) -> None:
+    """Prevents rounding of the few probabilities that a small store has."""
+    exact = ngram.build(TINY, 3, tmp_path / "exact.ngram", exact=True)
+    store = ngram.build(TINY, 3, tmp_path / "rounded.ngram")
+    for context in ([1], [2], [1, 2], [3, 1], [9]):
+        answers = [each.probabilities(context, range(8)) for each in (exact, store)]
+        assert answers[0][0].tolist() == answers[1][0].tolist()
+    with pytest.raises(ConfigError, match=r"rounded\.ngram holds rounded .*--exact"):
+        store.counts([1, 2])
+    assert store.counts([]) == exact.counts([]) == 8
+
+
+def test_level_sizes_add_up(imported: dict[str, ngram.NgramStore]) -> None:
+    """Prevents figures per level that are not those of the file."""
+    for store in imported.values():
+        levels = store.level_sizes()
+        assert len(levels) == store.order
+        assert sum(level.nodes for level in levels) == store.num_nodes
+        parts = sum(level.tokens + level.children + level.values for level in levels)
+        assert store.num_bytes == parts + 704
+        assert levels[-1].is_remapped
+        assert store.num_bytes < 4 * store.num_nodes
 
 
 def test_inputs_of_any_kind(tmp_path: Path) -> None:
@@ -152,7 +205,7 @@ def test_threads_read_the_same(imported: dict[str, ngram.NgramStore]) -> None:
 
 def test_pickle_carries_the_path(tmp_path: Path) -> None:
     """Prevents worker processes from copying gigabytes, or failing to start."""
-    store = ngram.build(TINY, 3, tmp_path / "tiny.ngram")
+    store = ngram.build(TINY, 3, tmp_path / "tiny.ngram", exact=True)
     copy = pickle.loads(pickle.dumps(store))
     assert copy.path == store.path
     assert copy.counts([1, 2]) == store.counts([1, 2]) == 2
@@ -171,10 +224,12 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
         ngram.NgramStore.open(path)
 
 
+@pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
-def test_every_flipped_byte_is_bounded_and_found(tmp_path: Path, flip: int) -> None:
+def test_every_flipped_byte_is_bounded_and_found(tmp_path: Path, flip: int, exact: bool) -> None:
     """Prevents a crash or an endless loop on a damaged file, and damage verify() overlooks."""
-    data = Path(ngram.build(TINY, 3, tmp_path / "tiny.ngram").path).read_bytes()
+    store = ngram.build(TINY, 3, tmp_path / "tiny.ngram", exact=exact)
+    data = Path(store.path).read_bytes()
     for index in range(len(data)):
         path = tmp_path / f"{flip}-{index}.ngram"
         path.write_bytes(data[:index] + bytes([data[index] ^ flip]) + data[index + 1 :])
@@ -248,6 +303,9 @@ def test_builder_refuses_bad_parameters(tmp_path: Path) -> None:
     for bad in ([1, -2], [2**31]):
         with pytest.raises(ConfigError, match="sequence 1: token is"):
             ngram.build([[1], bad], 3, tmp_path / "x.ngram")
-    with pytest.raises(ConfigError, match="exact"):
-        ngram.import_trie(tmp_path / "x.trie", tmp_path / "x.ngram", exact=False)
+    for bits in (1, 9):
+        with pytest.raises(ConfigError, match="bits is"):
+            ngram.build(TINY, 3, tmp_path / "x.ngram", bits=bits)
+        with pytest.raises(ConfigError, match="bits is"):
+            ngram.import_trie(tmp_path / "x.trie", tmp_path / "x.ngram", bits=bits)
     assert not list(tmp_path.iterdir())

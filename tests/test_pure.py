@@ -30,7 +30,7 @@ STUB = Path(search.__file__).with_name("_core.pyi")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ngram.NgramStore]:
     folder = tmp_path_factory.mktemp("stores")
     return {
-        path.name: ngram.import_trie(path, folder / f"{path.stem}.ngram")
+        path.name: ngram.import_trie(path, folder / f"{path.stem}.ngram", exact=True)
         for path in (CONFORMANCE / "ngram").glob("*.trie")
     }
 
@@ -75,8 +75,9 @@ def test_recorded_queries(stores: dict[str, ngram.NgramStore]) -> None:
     """Prevents a probability or back-off that differs from the published one by a bit."""
     copies = {name: pure.NgramStore.open(store.path) for name, store in stores.items()}
     for name, store in stores.items():
-        for attribute in ("order", "num_nodes", "num_bytes", "vocab_size"):
+        for attribute in ("order", "is_exact", "num_nodes", "num_bytes", "vocab_size"):
             assert getattr(copies[name], attribute) == getattr(store, attribute)
+        assert copies[name].level_sizes() == store.core.level_sizes()
     for query in QUERIES:
         tokens = np.array(query["tokens"], np.int32)
         probs, matched = copies[query["trie"]].probabilities(query["context"], tokens)
@@ -84,6 +85,33 @@ def test_recorded_queries(stores: dict[str, ngram.NgramStore]) -> None:
         assert matched.dtype == np.int32
         assert probs.tolist() == query["prob"], query
         assert matched.tolist() == query["matched"], query
+
+
+@pytest.mark.parametrize("bits", [8, 3])
+def test_quantised_answers(tmp_path: Path, bits: int) -> None:
+    """Prevents other codes, codebooks or ranges than the compiled core reads."""
+    store = ngram.import_trie(CONFORMANCE / "ngram/small.trie", tmp_path / "x.ngram", bits=bits)
+    copy = pure.NgramStore.open(store.path)
+    assert not copy.is_exact
+    assert copy.level_sizes() == store.core.level_sizes()
+    for query in QUERIES[::3]:
+        context = np.array(query["context"], np.int32)
+        tokens = np.array([*query["tokens"], *range(0, 640, 7)], np.int32)
+        expected = store.core.probabilities(context, tokens)
+        found = copy.probabilities(context, tokens)
+        assert [array.tolist() for array in found] == [array.tolist() for array in expected]
+
+
+def test_pruned_stores_are_read_alike(tmp_path: Path) -> None:
+    """Prevents trouble where suffixes are missing, so that a level is not remapped."""
+    counts = {(): 9, (1,): 4, (2,): 0, (1, 1): 2, (1, 2): 3, (2, 1): 1, (1, 1, 2): 1, (1, 2, 2): 1}
+    source = tmp_path / "pruned.trie"
+    source.write_bytes(write_trie(3, counts))
+    for exact in (True, False):
+        store = ngram.import_trie(source, tmp_path / "pruned.ngram", exact=exact)
+        assert [level.is_remapped for level in store.level_sizes()][2] is False
+        assert store.probabilities([1, 1], [2])[1].tolist() == [2]
+        assert outcome(pure, Path(store.path)) == outcome(native.core(), Path(store.path))
 
 
 def test_counts(stores: dict[str, ngram.NgramStore]) -> None:
@@ -175,10 +203,13 @@ def test_every_truncation_is_refused_alike(tmp_path: Path) -> None:
         assert found == outcome(native.core(), path)
 
 
-@pytest.mark.parametrize("is_signed_again", [False, True])
-def test_every_flipped_byte_ends_alike(tmp_path: Path, is_signed_again: bool) -> None:
+@pytest.mark.parametrize(
+    ("is_signed_again", "exact"), [(True, True), (True, False), (False, False)]
+)
+def test_every_flipped_byte_ends_alike(tmp_path: Path, is_signed_again: bool, exact: bool) -> None:
     """Prevents damage that one core refuses and the other follows, behind the checksum too."""
-    data = Path(ngram.build(TINY, 3, tmp_path / "tiny.ngram").path).read_bytes()
+    store = ngram.build(TINY, 3, tmp_path / "tiny.ngram", exact=exact)
+    data = Path(store.path).read_bytes()
     path = tmp_path / "damaged.ngram"
     for index in range(len(data)):
         damaged = bytearray(data)

@@ -23,7 +23,7 @@ SUITE = load_json("search_cases.json")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ngram.NgramStore]:
     folder = tmp_path_factory.mktemp("stores")
     return {
-        name: ngram.import_trie(CONFORMANCE / "ngram" / name, folder / f"{name}.ngram")
+        name: ngram.import_trie(CONFORMANCE / "ngram" / name, folder / f"{name}.ngram", exact=True)
         for name in {case["trie"] for case in SUITE["cases"]}
     }
 
@@ -159,7 +159,7 @@ def check_against_reference(problem: dict[str, Any], folder: Path) -> None:
     order, sequences = problem.pop("order"), problem.pop("sequences")
     stores: list[Any] = [None, None, None]
     if problem.pop("has_store"):
-        store = ngram.build(sequences, order, folder / "search.ngram")
+        store = ngram.build(sequences, order, folder / "search.ngram", exact=True)
         stores = [store, pure.NgramStore.open(store.path), Counts(sequences, order)]
     text, context_order = problem.pop("text", None), problem.pop("context_order", 1)
     texts: list[Any] = [None, None]
@@ -300,7 +300,7 @@ def test_equals_reference_on_larger_problems(seed: int, tmp_path: Path) -> None:
 
 def test_exact_ties_keep_parents(tmp_path: Path) -> None:
     """Prevents a cut through equal scores from keeping a child and dropping its parent."""
-    store = ngram.build([[1, 2, 3, 4, 5, 6]], 3, tmp_path / "chain.ngram")
+    store = ngram.build([[1, 2, 3, 4, 5, 6]], 3, tmp_path / "chain.ngram", exact=True)
     tokens = [[2, 9], [3, 9], [4, 9], [5, 9], [6, 9]]
     probs = [[1.0, 0.0]] * 5
     for tree_size in range(12):

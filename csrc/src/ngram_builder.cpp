@@ -7,7 +7,8 @@
 namespace dart {
 namespace {
 
-constexpr Token kEnd = -1;  // follows every sequence in the text
+constexpr Token kEnd = -1;                            // follows every sequence in the text
+constexpr std::uint64_t kMaxPositions = 0xFFFFFFFEU;  // a position takes half of an Occurrence
 
 // One occurrence of a window: its next token above the position of that token, so that sorting
 // plain integers groups equal tokens and keeps each group in text order.
@@ -30,9 +31,9 @@ class Emitter {
       std::size_t end = begin + 1;
       while (end < occurrences.size() && token_of(occurrences[end]) == token) ++end;
       level.tokens.push_back(token);
-      level.counts.push_back(static_cast<std::uint32_t>(end - begin));
+      level.counts.push_back(end - begin);
       if (!is_last) {
-        level.children.push_back(static_cast<NodeId>(levels_[depth + 1].tokens.size()));
+        level.children.push_back(levels_[depth + 1].tokens.size());
         emit(following(occurrences.subspan(begin, end - begin)), depth + 1);
       }
       begin = end;
@@ -41,7 +42,7 @@ class Emitter {
 
   std::vector<LevelData> finish() {
     for (std::size_t i = 0; i + 1 < levels_.size(); ++i) {
-      levels_[i].children.push_back(static_cast<NodeId>(levels_[i + 1].tokens.size()));
+      levels_[i].children.push_back(levels_[i + 1].tokens.size());
     }
     return std::move(levels_);
   }
@@ -79,7 +80,7 @@ void NgramBuilder::add(std::span<const Token> sequence) {
       throw std::invalid_argument("token is " + std::to_string(token) + ", expected 0 or more");
     }
   }
-  if (sequence.size() >= kMaxLevelNodes - text_.size()) {
+  if (sequence.size() >= kMaxPositions - text_.size()) {
     throw std::invalid_argument("there are more than 2^32 - 2 tokens; build from a part of them");
   }
   if (sequence.empty()) return;

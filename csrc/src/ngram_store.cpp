@@ -11,9 +11,11 @@ namespace {
 
 const char* const kRemedy = "build the file again with `python -m dart ngram build` or `import`";
 
-// Children per candidate up to which walking both sorted lists beats one binary search per
-// candidate (measured with 25 candidates).
-constexpr std::size_t kMergeRatio = 2;
+// Children per wanted token up to which reading all children beats one jump per token (measured
+// with 25 tokens).
+constexpr std::uint64_t kReadRatio = 8;
+// Children that are read at a time.
+constexpr std::size_t kChunk = 64;
 
 std::string number(std::uint64_t value) { return std::to_string(value); }
 
@@ -29,6 +31,55 @@ bool looks_like_trie(std::span<const std::byte> bytes) {
   std::memcpy(head, bytes.data(), sizeof(head));
   return head[0] >= 1 && head[0] <= 64 && head[1] >= 1 && head[1] <= bytes.size() / 24 &&
          bytes.size() == 36 * head[1] + 4;
+}
+
+// Writes who of the `wanted` codes is among the children begin .. end - 1: `out[i].candidate` is
+// the index in `wanted`. Returns how many are. On a damaged file the answer is wrong, not out of
+// range.
+template <typename Code>
+std::size_t find_children(const EliasFano& sequence, NodeId begin, NodeId end,
+                          std::size_t wanted_count, const Code& wanted, Match* out) {
+  // Children's values begin where those of the siblings before end.
+  std::uint64_t base = 0;
+  EliasFano::Cursor cursor = sequence.cursor(begin == 0 ? 0 : begin - 1);
+  if (begin > 0) {
+    base = cursor.value() + 1;
+    cursor.next();
+  }
+  std::size_t found = 0;
+  if (end - begin > kReadRatio * wanted_count) {
+    for (std::size_t i = 0; i < wanted_count; ++i) {
+      const NodeId child = sequence.find(begin, end, base + wanted(i));
+      if (child == EliasFano::kNotFound) continue;
+      out[found++] = {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(child - begin),
+                      child, 0.0F};
+    }
+    return found;
+  }
+  std::array<std::uint64_t, kChunk> values;
+  std::size_t i = 0;
+  for (NodeId first = begin; first < end && i < wanted_count;) {
+    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(end - first, kChunk));
+    values[0] = cursor.value();
+    for (std::size_t c = 1; c < count; ++c) {
+      cursor.next();
+      values[c] = cursor.value();
+    }
+    // Merges without branches that cannot be predicted.
+    for (std::size_t c = 0; c < count && i < wanted_count;) {
+      const std::uint64_t here = values[c] - base;
+      const std::uint64_t there = wanted(i);
+      const NodeId child = first + c;
+      out[found] = {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(child - begin), child,
+                    0.0F};
+      found += static_cast<std::size_t>(here == there);
+      i += static_cast<std::size_t>(there <= here);
+      c += static_cast<std::size_t>(here <= there);
+    }
+    first += count;
+    if (first < end) cursor.next();
+  }
+  return found;
 }
 
 }  // namespace
@@ -61,8 +112,45 @@ NgramStore::NgramStore(std::span<const std::byte> bytes, std::string name)
     corrupt("file size", number(bytes.size()) + " bytes",
             "at least a header of " + number(sizeof(FileHeader)) + " bytes");
   }
+  const FileHeader head = header();
+  check_header(head);
+
+  order_ = static_cast<int>(head.order);
+  is_exact_ = head.value_kind == ValueKind::kExact;
+  vocab_size_ = head.vocab_size;
+  root_count_ = head.root_count;
+  for (int depth = 1; depth <= order_; ++depth) {
+    const LevelRecord& record = head.levels[depth - 1];
+    Level& level = levels_[depth - 1];
+    level.node_count = record.node_count;
+    level.is_remapped = record.is_remapped != 0;
+    level.tokens = EliasFano(words_at(record.tokens_offset), tokens_layout(head, depth));
+    if (depth < order_) {
+      level.children = EliasFano(words_at(record.children_offset), children_layout(head, depth));
+    }
+    const ValuesLayout values = values_layout(head, depth);
+    const std::uint64_t* const codebook = words_at(record.values_offset);
+    if (is_exact_) {
+      level.counts = codebook;
+    } else {
+      level.probabilities = reinterpret_cast<const float*>(codebook);
+    }
+    level.codebook_size = record.codebook_size;
+    level.codes = BitPacked(codebook + values.codebook_words, values.code_width);
+  }
+}
+
+FileHeader NgramStore::header() const {
   FileHeader header;
-  std::memcpy(&header, bytes.data(), sizeof(header));
+  std::memcpy(&header, file_.data(), sizeof(header));
+  return header;
+}
+
+const std::uint64_t* NgramStore::words_at(std::uint64_t offset) const {
+  return reinterpret_cast<const std::uint64_t*>(file_.data() + offset);
+}
+
+void NgramStore::check_header(const FileHeader& header) const {
   if (header.endian_mark != kEndianMark) {
     corrupt("endian mark", number(header.endian_mark), number(kEndianMark) + " (little-endian)");
   }
@@ -76,45 +164,47 @@ NgramStore::NgramStore(std::span<const std::byte> bytes, std::string name)
   if (header.header_checksum != expected_checksum) {
     corrupt("header checksum", number(header.header_checksum), number(expected_checksum));
   }
+  const auto kind = static_cast<std::uint32_t>(header.value_kind);
+  if (kind > static_cast<std::uint32_t>(ValueKind::kQuantised)) {
+    corrupt("kind of values", number(kind), "0 (exact) or 1 (quantised)");
+  }
   if (header.vocab_size > 0x80000000ULL) {
     corrupt("vocab_size", number(header.vocab_size), "at most 2^31");
   }
   FileHeader expected = header;
-  for (std::uint32_t i = 0; i < kMaxOrder; ++i) {
-    LevelRecord& level = expected.levels[i];
-    if (i >= header.order) {
+  for (int depth = 1; depth <= kMaxOrder; ++depth) {
+    LevelRecord& level = expected.levels[depth - 1];
+    if (depth > static_cast<int>(header.order)) {
       level = LevelRecord{};
-    } else if (level.node_count > kMaxLevelNodes) {
-      corrupt(level_field(static_cast<int>(i) + 1, "node count"), number(level.node_count),
-              "at most " + number(kMaxLevelNodes));
+      continue;
     }
+    const auto limit = [&](const char* what, std::uint64_t value, std::uint64_t least,
+                           std::uint64_t most) {
+      if (value < least || value > most) {
+        corrupt(level_field(depth, what), number(value), number(least) + ".." + number(most));
+      }
+    };
+    const bool has_nodes = level.node_count > 0;
+    const bool has_values = has_nodes && (depth > 1 || header.value_kind == ValueKind::kExact);
+    limit("node count", level.node_count, 0, kMaxLevelNodes);
+    limit("token universe", level.token_universe, level.node_count, has_nodes ? kMaxUniverse : 0);
+    limit("codebook size", level.codebook_size, has_values ? 1 : 0, has_values ? kMaxCodebook : 0);
+    limit("remapping", level.is_remapped, 0, depth > 1 ? 1 : 0);
+    limit("reserved field", level.reserved, 0, 0);
   }
   lay_out(expected);
-  for (std::uint32_t i = 0; i < kMaxOrder; ++i) {
+  for (int depth = 1; depth <= kMaxOrder; ++depth) {
+    const std::size_t i = static_cast<std::size_t>(depth) - 1;
     if (std::memcmp(&expected.levels[i], &header.levels[i], sizeof(LevelRecord)) != 0) {
-      corrupt(level_field(static_cast<int>(i) + 1, "section offset"), "inconsistent",
-              "the offset that follows from the node counts");
+      corrupt(level_field(depth, "section offset"), "inconsistent",
+              "the offset that follows from the sizes");
     }
   }
   if (header.file_bytes != expected.file_bytes) {
     corrupt("file_bytes", number(header.file_bytes), number(expected.file_bytes));
   }
-  if (header.file_bytes != bytes.size()) {
-    corrupt("file size", number(bytes.size()) + " bytes", number(header.file_bytes) + " bytes");
-  }
-
-  order_ = static_cast<int>(header.order);
-  vocab_size_ = header.vocab_size;
-  root_count_ = header.root_count;
-  for (int i = 0; i < order_; ++i) {
-    const LevelRecord& record = header.levels[i];
-    const std::byte* base = bytes.data();
-    levels_[i].node_count = record.node_count;
-    levels_[i].tokens = reinterpret_cast<const Token*>(base + record.tokens_offset);
-    levels_[i].counts = reinterpret_cast<const std::uint32_t*>(base + record.counts_offset);
-    if (i + 1 < order_) {
-      levels_[i].children = reinterpret_cast<const NodeId*>(base + record.children_offset);
-    }
+  if (header.file_bytes != file_.size()) {
+    corrupt("file size", number(file_.size()) + " bytes", number(header.file_bytes) + " bytes");
   }
 }
 
@@ -129,49 +219,54 @@ std::uint64_t NgramStore::num_nodes() const {
   return total;
 }
 
-std::pair<NodeId, NodeId> NgramStore::child_range(int depth, NodeId node) const {
-  const Level& level = levels_[depth - 1];
+std::vector<LevelSizes> NgramStore::level_sizes() const {
+  const FileHeader head = header();
+  std::vector<LevelSizes> sizes;
+  for (int depth = 1; depth <= order_; ++depth) {
+    const ValuesLayout values = values_layout(head, depth);
+    sizes.push_back({.nodes = num_nodes(depth),
+                     .tokens = 8 * tokens_layout(head, depth).words,
+                     .children = depth < order_ ? 8 * children_layout(head, depth).words : 0,
+                     .values = 8 * values.words,
+                     .value_bits = values.code_width,
+                     .is_remapped = levels_[depth - 1].is_remapped});
+  }
+  return sizes;
+}
+
+std::pair<NodeId, NodeId> NgramStore::child_range(int length, NodeId node) const {
+  if (length == 0) return {0, levels_[0].node_count};
+  const Level& level = levels_[length - 1];
   if (node >= level.node_count) {
     throw std::invalid_argument("the state belongs to another n-gram store");
   }
-  const NodeId begin = level.children[node];
-  const NodeId end = level.children[node + std::size_t{1}];
-  if (begin > end || end > levels_[depth].node_count) {
-    corrupt(level_field(depth, "child range") + " of node " + number(node),
+  EliasFano::Cursor cursor = level.children.cursor(node == 0 ? 0 : node - 1);
+  NodeId begin = 0;
+  if (node > 0) {
+    begin = cursor.value();
+    cursor.next();
+  }
+  const NodeId end = cursor.value();
+  if (begin > end || end > levels_[length].node_count) {
+    corrupt(level_field(length, "child range") + " of node " + number(node),
             number(begin) + ".." + number(end),
-            "a rising range within 0.." + number(levels_[depth].node_count));
+            "a rising range within 0.." + number(levels_[length].node_count));
   }
   return {begin, end};
 }
 
-// Lower bound over ascending tokens; on a damaged file the answer is wrong, not out of range.
-// Masked additions instead of branches: the comparisons cannot be predicted, and without
-// mispredictions the processor overlaps the memory reads of consecutive searches (twice as fast,
-// measured).
-NodeId NgramStore::find_in_range(int depth, NodeId begin, NodeId end, Token token) const {
-  const Token* const tokens = levels_[depth - 1].tokens;
-  const Token* first = tokens + begin;
-  std::size_t length = end - begin;
-  if (length == 0) return kNoNode;
-  while (length > 1) {
-    const std::size_t half = length / 2;
-    first += half & (std::size_t{0} - static_cast<std::size_t>(first[half - 1] < token));
-    length -= half;
+std::uint64_t NgramStore::code_of(int depth, NodeId node) const {
+  const Level& level = levels_[depth - 1];
+  const std::uint64_t code = level.codes[node];
+  if (code >= level.codebook_size) {
+    corrupt(level_field(depth, "code") + " of node " + number(node), number(code),
+            "less than " + number(level.codebook_size));
   }
-  return *first == token ? static_cast<NodeId>(first - tokens) : kNoNode;
+  return code;
 }
 
-NodeId NgramStore::find_child(int depth, NodeId node, Token token) const {
-  if (depth == 0) {
-    return find_in_range(1, 0, static_cast<NodeId>(levels_[0].node_count), token);
-  }
-  const auto [begin, end] = child_range(depth, node);
-  return find_in_range(depth + 1, begin, end, token);
-}
-
-float NgramStore::probability(int depth, NodeId child, float reciprocal) const {
-  const float value = static_cast<float>(levels_[depth - 1].counts[child]) * reciprocal;
-  return std::min(value, 1.0F);
+Count NgramStore::count_of(int depth, NodeId node) const {
+  return levels_[depth - 1].counts[code_of(depth, node)];
 }
 
 State NgramStore::empty_state() const {
@@ -180,16 +275,35 @@ State NgramStore::empty_state() const {
   return state;
 }
 
-State NgramStore::advance(const State& state, Token token) const {
-  State next = empty_state();
-  if (token < 0) return next;
-  for (int length = 1; length < order_; ++length) {
-    if (length == 1) {
-      next.nodes[0] = find_child(0, 0, token);
-    } else if (state.nodes[length - 2] != kNoNode) {
-      next.nodes[length - 1] = find_child(length - 1, state.nodes[length - 2], token);
+std::array<NodeId, kMaxOrder> NgramStore::ends_in(const State& state, Token token) const {
+  std::array<NodeId, kMaxOrder> nodes;
+  nodes.fill(kNoNode);
+  if (token < 0) return nodes;
+  std::uint64_t position = 0;  // among the children of the context one token shorter
+  for (int length = 0; length < order_; ++length) {
+    const NodeId context = length == 0 ? 0 : state.nodes[length - 1];
+    const Level& level = levels_[length];
+    const bool is_possible =
+        context != kNoNode && (!level.is_remapped || nodes[length - 1] != kNoNode);
+    if (!is_possible) continue;
+    const auto [begin, end] = child_range(length, context);
+    if (begin == end) continue;
+    const std::uint64_t code = level.is_remapped ? position : static_cast<std::uint64_t>(token);
+    Match match;
+    if (find_children(level.tokens, begin, end, 1, [code](std::size_t) { return code; }, &match)) {
+      nodes[length] = match.child;
+      position = match.position;
     }
   }
+  return nodes;
+}
+
+State NgramStore::advance(const State& state, Token token) const {
+  State next;
+  const auto nodes = ends_in(state, token);
+  std::copy_n(nodes.begin(), next.nodes.size(), next.nodes.begin());
+  // The longest n-grams have no children and are no context.
+  if (order_ <= static_cast<int>(next.nodes.size())) next.nodes[order_ - 1] = kNoNode;
   return next;
 }
 
@@ -200,6 +314,48 @@ State NgramStore::state_after(std::span<const Token> context) const {
   return state;
 }
 
+std::size_t NgramStore::match_children(const State& state, int length,
+                                       std::span<const Token> sorted_tokens,
+                                       std::span<const Match> shorter, std::span<Match> out) const {
+  if (out.size() < sorted_tokens.size()) {
+    throw std::invalid_argument("out is shorter than sorted_tokens");
+  }
+  const NodeId context = length == 0 ? 0 : state.nodes[length - 1];
+  const Level& level = levels_[length];
+  const std::size_t wanted = level.is_remapped ? shorter.size() : sorted_tokens.size();
+  if (context == kNoNode || wanted == 0) return 0;
+  const auto [begin, end] = child_range(length, context);
+  if (begin == end) return 0;
+  std::size_t found = 0;
+  if (level.is_remapped) {
+    found = find_children(
+        level.tokens, begin, end, wanted,
+        [shorter](std::size_t i) { return std::uint64_t{shorter[i].position}; }, out.data());
+    for (std::size_t m = 0; m < found; ++m) out[m].candidate = shorter[out[m].candidate].candidate;
+  } else {
+    found = find_children(
+        level.tokens, begin, end, wanted,
+        [sorted_tokens](std::size_t i) { return static_cast<std::uint64_t>(sorted_tokens[i]); },
+        out.data());
+  }
+  if (found == 0 || length == 0) return found;
+  if (is_exact_) {
+    const Count whole = count_of(length, context);
+    const float reciprocal = whole == 0 ? 0.0F : 1.0F / static_cast<float>(whole);
+    for (Match& match : out.first(found)) {
+      const Count part = count_of(length + 1, match.child);
+      match.probability = std::min(static_cast<float>(part) * reciprocal, 1.0F);
+    }
+  } else {
+    for (Match& match : out.first(found)) {
+      const float probability = level.probabilities[code_of(length + 1, match.child)];
+      // Written so that a damaged codebook's NaN becomes 0.
+      match.probability = probability > 0.0F ? std::min(probability, 1.0F) : 0.0F;
+    }
+  }
+  return found;
+}
+
 void NgramStore::score(const State& state, std::span<const Token> tokens,
                        std::span<float> probabilities,
                        std::span<std::int32_t> matched_lengths) const {
@@ -208,134 +364,44 @@ void NgramStore::score(const State& state, std::span<const Token> tokens,
   }
   std::fill(probabilities.begin(), probabilities.end(), 0.0F);
   std::fill(matched_lengths.begin(), matched_lengths.end(), 0);
-  for (int length = order_ - 1; length >= 1; --length) {
-    const NodeId node = state.nodes[length - 1];
-    if (node == kNoNode) continue;
-    const auto [begin, end] = child_range(length, node);
-    const std::uint32_t context_count = levels_[length - 1].counts[node];
-    if (context_count == 0) continue;
-    const float reciprocal = 1.0F / static_cast<float>(context_count);
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      if (matched_lengths[i] != 0) continue;
-      const NodeId child = find_in_range(length + 1, begin, end, tokens[i]);
-      if (child == kNoNode || levels_[length].counts[child] == 0) continue;
-      probabilities[i] = probability(length + 1, child, reciprocal);
-      matched_lengths[i] = length;
-    }
-  }
-}
-
-std::size_t NgramStore::match_children(int depth, NodeId context_node,
-                                       std::span<const Token> sorted_tokens,
-                                       std::span<Match> out) const {
-  if (out.size() < sorted_tokens.size()) {
-    throw std::invalid_argument("out is shorter than sorted_tokens");
-  }
-  const auto [begin, end] = child_range(depth, context_node);
-  const std::uint32_t context_count = levels_[depth - 1].counts[context_node];
-  if (context_count == 0) return 0;
-  const float reciprocal = 1.0F / static_cast<float>(context_count);
-  const Level& level = levels_[depth];
+  std::vector<Token> sorted(tokens.begin(), tokens.end());
+  std::sort(sorted.begin(), sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  sorted.erase(sorted.begin(), std::lower_bound(sorted.begin(), sorted.end(), Token{0}));
+  std::vector<Match> shorter(sorted.size());
+  std::vector<Match> matches(sorted.size());
+  std::vector<float> values(sorted.size(), 0.0F);
+  std::vector<std::int32_t> lengths(sorted.size(), 0);
   std::size_t found = 0;
-  // First who matches, without unpredictable branches; then what they are.
-  if (end - begin <= kMergeRatio * sorted_tokens.size()) {
-    std::size_t i = 0;
-    NodeId child = begin;
-    while (i < sorted_tokens.size() && child < end) {
-      const Token wanted = sorted_tokens[i];
-      const Token here = level.tokens[child];
-      out[found].candidate = static_cast<std::uint32_t>(i);
-      out[found].child = child;
-      found += static_cast<std::size_t>(wanted == here);
-      i += static_cast<std::size_t>(wanted <= here);
-      child += static_cast<NodeId>(here <= wanted);
-    }
-  } else {
-    // All binary searches take their steps together, so that their memory reads overlap.
-    for (std::size_t i = 0; i < sorted_tokens.size(); ++i) out[i].child = begin;
-    for (std::size_t length = end - begin; length > 1;) {
-      const std::size_t half = length / 2;
-      for (std::size_t i = 0; i < sorted_tokens.size(); ++i) {
-        const NodeId first = out[i].child;
-        const bool is_right = level.tokens[first + half - 1] < sorted_tokens[i];
-        out[i].child = first + (static_cast<NodeId>(half) & (NodeId{0} - NodeId{is_right}));
-      }
-      length -= half;
-    }
-    for (std::size_t i = 0; i < sorted_tokens.size(); ++i) {
-      const NodeId child = out[i].child;
-      out[found].candidate = static_cast<std::uint32_t>(i);
-      out[found].child = child;
-      found += static_cast<std::size_t>(level.tokens[child] == sorted_tokens[i]);
+  for (int length = 0; length < order_; ++length) {
+    shorter.swap(matches);
+    found = match_children(state, length, sorted, std::span(shorter).first(found), matches);
+    for (std::size_t m = 0; m < found; ++m) {
+      if (matches[m].probability == 0.0F) continue;
+      values[matches[m].candidate] = matches[m].probability;
+      lengths[matches[m].candidate] = length;
     }
   }
-  std::size_t kept = 0;
-  for (std::size_t m = 0; m < found; ++m) {
-    const Match match = out[m];
-    if (level.counts[match.child] == 0) continue;
-    out[kept++] = {match.candidate, match.child, probability(depth + 1, match.child, reciprocal)};
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const auto at = std::lower_bound(sorted.begin(), sorted.end(), tokens[i]);
+    if (at == sorted.end() || *at != tokens[i]) continue;  // negative
+    probabilities[i] = values[static_cast<std::size_t>(at - sorted.begin())];
+    matched_lengths[i] = lengths[static_cast<std::size_t>(at - sorted.begin())];
   }
-  return kept;
 }
 
 std::int64_t NgramStore::count(std::span<const Token> ngram) const {
   if (ngram.empty()) return root_count_;
+  if (!is_exact_) {
+    throw std::invalid_argument(path_ +
+                                " holds rounded probabilities, expected counts; build or import "
+                                "it with exact values to count n-grams");
+  }
   if (ngram.size() > static_cast<std::size_t>(order_)) return 0;
-  NodeId node = 0;
-  for (std::size_t i = 0; i < ngram.size(); ++i) {
-    node = find_child(static_cast<int>(i), node, ngram[i]);
-    if (node == kNoNode) return 0;
-  }
-  return levels_[ngram.size() - 1].counts[node];
-}
-
-void NgramStore::verify() const {
-  FileHeader header;
-  std::memcpy(&header, file_.data(), sizeof(header));
-  std::uint64_t vocab_size = 0;
-  const auto check_section = [&](int depth, const char* name, std::uint64_t offset,
-                                 std::uint64_t bytes, std::uint64_t expected) {
-    const std::uint64_t found = checksum(file_.subspan(offset, (bytes + 7) / 8 * 8));
-    if (found != expected) {
-      corrupt(level_field(depth, name) + " checksum", number(found), number(expected));
-    }
-  };
-  for (int depth = 1; depth <= order_; ++depth) {
-    const Level& level = levels_[depth - 1];
-    const LevelRecord& record = header.levels[depth - 1];
-    const std::uint64_t nodes = level.node_count;
-    check_section(depth, "tokens", record.tokens_offset, nodes * 4, record.tokens_checksum);
-    check_section(depth, "counts", record.counts_offset, nodes * 4, record.counts_checksum);
-    if (level.children != nullptr) {
-      check_section(depth, "children", record.children_offset, (nodes + 1) * 4,
-                    record.children_checksum);
-    }
-    // Runs of siblings: all of level 1, else one per node of the level above.
-    const std::uint64_t runs = depth == 1 ? 1 : levels_[depth - 2].node_count;
-    std::uint64_t reached = 0;
-    for (std::uint64_t run = 0; run < runs; ++run) {
-      std::pair<NodeId, NodeId> range{0, static_cast<NodeId>(nodes)};
-      if (depth > 1) range = child_range(depth - 1, static_cast<NodeId>(run));
-      if (range.first != reached) {
-        corrupt(level_field(depth, "first child"), number(range.first), number(reached));
-      }
-      reached = range.second;
-      Token previous = -1;
-      for (NodeId child = range.first; child < range.second; ++child) {
-        if (level.tokens[child] <= previous) {
-          corrupt(level_field(depth, "token") + " of node " + number(child),
-                  std::to_string(level.tokens[child]),
-                  "more than " + std::to_string(previous) + ", its sibling before");
-        }
-        previous = level.tokens[child];
-      }
-      vocab_size = std::max(vocab_size, static_cast<std::uint64_t>(previous + std::int64_t{1}));
-    }
-    if (reached != nodes) {
-      corrupt(level_field(depth, "nodes with a parent"), number(reached), number(nodes));
-    }
-  }
-  if (vocab_size != vocab_size_) corrupt("vocab_size", number(vocab_size_), number(vocab_size));
+  const State state = state_after(ngram.first(ngram.size() - 1));
+  const NodeId node = ends_in(state, ngram.back())[ngram.size() - 1];
+  if (node == kNoNode) return 0;
+  return static_cast<std::int64_t>(count_of(static_cast<int>(ngram.size()), node));
 }
 
 }  // namespace dart

@@ -1,6 +1,7 @@
 #include "dart/tree_search.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -12,6 +13,7 @@ namespace {
 constexpr float kEpsilon = 1e-10F;  // added before a logarithm, upstream's value
 constexpr float kMaxWeight = 1e6F;  // keeps every product finite
 constexpr float kMaxProbability = 1.001F;
+constexpr float kNoStep = 1.0F;                   // no score rises
 constexpr std::size_t kMaxCandidates = 1U << 16;  // so that beam position * candidates fits
 constexpr std::size_t kMaxBeamWidth = 1U << 16;
 
@@ -59,10 +61,9 @@ struct Level {
 
 // The matches of one context in one level, shared by all beam members that end in it.
 struct ContextMatches {
-  int length;
-  NodeId node;
-  std::size_t begin;  // into Search::matches_
-  std::size_t end;
+  NodeId node = kNoNode;
+  std::size_t begin = 0;  // into Search::matches_
+  std::size_t end = 0;
 };
 
 class Search {
@@ -184,10 +185,12 @@ class Search {
   // Puts every extension that can still enter the tree into the arena.
   void extend_beam(std::size_t level) {
     const std::size_t count = level_.tokens.size();
-    contexts_.clear();
+    for (std::vector<ContextMatches>& contexts : contexts_) contexts.clear();
+    beam_matches_.clear();
     matches_.clear();
     match_steps_.clear();
     scores_.resize(count);
+    longest_matches_.resize(count);
     ngram_probabilities_.assign(count, 0.0F);
     matched_lengths_.assign(count, 0);
     context_probabilities_.assign(count, 0.0F);
@@ -199,17 +202,22 @@ class Search {
       touched_.clear();
       if (uses_ngrams_) {
         // Longer contexts come later and overwrite what shorter ones gave.
-        for (int length = 1; length < store_->order(); ++length) {
-          const NodeId node = entry.state.nodes[length - 1];
-          if (node == kNoNode) continue;
-          const ContextMatches context = matches_of(length, node);
+        ContextMatches context;
+        for (int length = 0; length < store_->order(); ++length) {
+          context = matches_of(entry.state, length, context);
+          beam_matches_.push_back(context);
           for (std::size_t m = context.begin; m < context.end; ++m) {
-            const Match& match = matches_[m];
-            scores_[match.candidate] = entry.score + match_steps_[m];
-            ngram_probabilities_[match.candidate] = match.probability;
-            matched_lengths_[match.candidate] = length;
-            touched_.push_back(match.candidate);
+            const std::uint32_t candidate = matches_[m].candidate;
+            if (matches_[m].probability == 0.0F) continue;
+            if (matched_lengths_[candidate] == 0) touched_.push_back(candidate);
+            matched_lengths_[candidate] = length;
+            longest_matches_[candidate] = m;
           }
+        }
+        for (const std::uint32_t i : touched_) {
+          const std::size_t m = longest_matches_[i];
+          ngram_probabilities_[i] = matches_[m].probability;
+          scores_[i] = entry.score + step_of(m, matched_lengths_[i]);
         }
       }
       const auto depth = static_cast<std::int32_t>(level) + 1;
@@ -264,22 +272,56 @@ class Search {
     }
   }
 
-  // Looks a context up once per level, however many beam members share it.
-  ContextMatches matches_of(int length, NodeId node) {
-    for (const ContextMatches& context : contexts_) {
-      if (context.node == node && context.length == length) return context;
+  // Looks a context up once per level, however many beam members share it. `shorter` are the
+  // matches of the context one token shorter.
+  ContextMatches matches_of(const State& state, int length, const ContextMatches& shorter) {
+    const NodeId node = length == 0 ? 0 : state.nodes[length - 1];
+    if (node == kNoNode) return {};
+    std::vector<ContextMatches>& contexts = contexts_[length];
+    for (const ContextMatches& context : contexts) {
+      if (context.node == node) return context;
     }
     const std::size_t begin = matches_.size();
     matches_.resize(begin + level_.tokens.size());
-    const std::size_t found = store_->match_children(length, node, level_.tokens,
-                                                     std::span<Match>(matches_).subspan(begin));
+    const std::span<Match> all(matches_);
+    const std::size_t found = store_->match_children(
+        state, length, level_.tokens, all.subspan(shorter.begin, shorter.end - shorter.begin),
+        all.subspan(begin));
     matches_.resize(begin + found);
-    for (std::size_t m = begin; m < matches_.size(); ++m) {
-      const Match& match = matches_[m];
-      match_steps_.push_back(step(level_.logits[match.candidate], length, match.probability, {}));
+    match_steps_.resize(matches_.size(), kNoStep);
+    contexts.push_back({node, begin, matches_.size()});
+    return contexts.back();
+  }
+
+  // What a match changes a score by; most are overwritten by longer ones before they matter.
+  float step_of(std::size_t m, int length) {
+    float& known = match_steps_[m];
+    if (known == kNoStep) {
+      known = step(level_.logits[matches_[m].candidate], length, matches_[m].probability, {});
     }
-    contexts_.push_back({length, node, begin, matches_.size()});
-    return contexts_.back();
+    return known;
+  }
+
+  // The state of the beam member at `position` after a token.
+  State next_state(std::size_t position, Token token) const {
+    const State& before = beam_[position].state;
+    const auto found = std::lower_bound(level_.tokens.begin(), level_.tokens.end(), token);
+    const bool is_candidate = found != level_.tokens.end() && *found == token;
+    if (!uses_ngrams_ || !is_candidate) return store_->advance(before, token);
+    // All that could be looked up has been.
+    const auto candidate = static_cast<std::uint32_t>(found - level_.tokens.begin());
+    State state = store_->empty_state();
+    const auto order = static_cast<std::size_t>(store_->order());
+    for (std::size_t length = 0; length + 1 < order; ++length) {
+      const ContextMatches& context = beam_matches_[position * order + length];
+      const auto begin = matches_.begin() + static_cast<std::ptrdiff_t>(context.begin);
+      const auto end = matches_.begin() + static_cast<std::ptrdiff_t>(context.end);
+      const auto at = std::lower_bound(
+          begin, end, candidate,
+          [](const Match& match, std::uint32_t value) { return match.candidate < value; });
+      if (at != end && at->candidate == candidate) state.nodes[length] = at->child;
+    }
+    return state;
   }
 
   // Total order of the tree's nodes: better first, a parent always before its child.
@@ -327,11 +369,11 @@ class Search {
     next_beam_.clear();
     for (const std::int32_t node : selected_) {
       BeamEntry entry{node, arena_[node].score, {}, {}};
-      const BeamEntry& before = beam_[arena_[node].created / stride_];
-      if (store_ != nullptr) entry.state = store_->advance(before.state, arena_[node].token);
+      const std::size_t position = arena_[node].created / stride_;
+      if (store_ != nullptr) entry.state = next_state(position, arena_[node].token);
       if (params_.context_store != nullptr) {
         entry.context_state =
-            params_.context_store->advance(before.context_state, arena_[node].token);
+            params_.context_store->advance(beam_[position].context_state, arena_[node].token);
       }
       next_beam_.push_back(entry);
     }
@@ -407,16 +449,18 @@ class Search {
   // Scratch of one level, kept to avoid allocating again.
   Level level_;
   std::vector<std::int32_t> order_;
-  std::vector<ContextMatches> contexts_;
+  std::array<std::vector<ContextMatches>, kMaxOrder> contexts_;  // by length
+  std::vector<ContextMatches> beam_matches_;  // of each beam member, for every length
   std::vector<Match> matches_;
   std::vector<ContextMatch> context_matches_;  // of one beam member
-  std::vector<float> match_steps_;
+  std::vector<float> match_steps_;             // kNoStep until somebody asks
   std::vector<float> scores_;
   std::vector<float> ngram_probabilities_;
   std::vector<std::int32_t> matched_lengths_;
   std::vector<float> context_probabilities_;
   std::vector<std::int32_t> context_lengths_;
-  std::vector<std::uint32_t> touched_;
+  std::vector<std::size_t> longest_matches_;  // of each candidate that is touched
+  std::vector<std::uint32_t> touched_;        // candidates that some context matches
   std::vector<std::int32_t> selected_;
   std::vector<std::int32_t> selected_eos_;
   std::vector<BeamEntry> next_beam_;

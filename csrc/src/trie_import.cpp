@@ -127,11 +127,11 @@ class TrieReader {
       std::vector<NodeId>* const starts = depth > 0 ? &data.levels[depth - 1].children : nullptr;
       nodes.clear();
       for (const NodeId node : parents) {
-        if (starts != nullptr) starts->push_back(static_cast<NodeId>(nodes.size()));
+        if (starts != nullptr) starts->push_back(nodes.size());
         siblings.clear();
         for (std::uint64_t i = 0; i < child_count(node); ++i) {
           const auto [token, child] = child_entry(node, i);
-          siblings.emplace_back(token, static_cast<NodeId>(child));
+          siblings.emplace_back(token, child);
         }
         std::sort(siblings.begin(), siblings.end());
         for (std::size_t i = 0; i < siblings.size(); ++i) {
@@ -141,11 +141,11 @@ class TrieReader {
                  std::string("distinct tokens"));
           }
           level.tokens.push_back(token);
-          level.counts.push_back(static_cast<std::uint32_t>(std::max(frequency(child), 0)));
+          level.counts.push_back(static_cast<Count>(std::max(frequency(child), 0)));
           nodes.push_back(child);
         }
       }
-      if (starts != nullptr) starts->push_back(static_cast<NodeId>(nodes.size()));
+      if (starts != nullptr) starts->push_back(nodes.size());
       reached += nodes.size();
       parents.swap(nodes);
     }
@@ -180,9 +180,9 @@ StoreData parse_trie(std::span<const std::byte> bytes, const std::string& name) 
   return TrieReader(bytes, name).read();
 }
 
-void import_trie(const std::string& source, const std::string& destination) {
+void import_trie(const std::string& source, const std::string& destination, ValueCoding coding) {
   const MappedFile file(source, "an upstream .trie file", "check the path of the .trie file");
-  write_store(parse_trie(file.bytes(), source), destination);
+  write_store(parse_trie(file.bytes(), source), destination, coding);
 }
 
 }  // namespace dart

@@ -7,11 +7,13 @@
 #include "check.h"
 #include "dart/errors.h"
 #include "dart/ngram_builder.h"
+#include "dart/ngram_encoder.h"
 #include "dart/ngram_store.h"
 
 using dart::NgramBuilder;
 using dart::NgramStore;
 using dart::Token;
+using dart::ValueCoding;
 
 namespace {
 
@@ -39,7 +41,7 @@ void test_counts_equal_brute_force() {
         }
       }
     }
-    const auto image = dart::serialize_store(builder.build());
+    const auto image = dart::serialize_store(builder.build(), ValueCoding::exact());
     const auto store = NgramStore::view(image, "memory");
     store.verify();
     CHECK(store.num_nodes() == counts.size() - 1);
@@ -51,7 +53,7 @@ void test_counts_equal_brute_force() {
 void test_empty() {
   NgramBuilder builder(3);
   builder.add(std::vector<Token>{});
-  const auto image = dart::serialize_store(builder.build());
+  const auto image = dart::serialize_store(builder.build(), ValueCoding::exact());
   const auto store = NgramStore::view(image, "memory");
   store.verify();
   CHECK(store.num_nodes() == 0 && store.vocab_size() == 0 && store.root_count() == 0);
@@ -65,7 +67,8 @@ void test_offsets() {
   NgramBuilder single(3);
   single.add(std::vector<Token>{1});
   single.add(std::vector<Token>{2, 3, 4});
-  CHECK(dart::serialize_store(flat.build()) == dart::serialize_store(single.build()));
+  CHECK(dart::serialize_store(flat.build(), ValueCoding::exact()) ==
+        dart::serialize_store(single.build(), ValueCoding::exact()));
   const std::vector<Token> tokens{1, 2};
   CHECK_THROWS(flat.add(tokens, std::vector<std::int64_t>{0, 3}), std::invalid_argument, "0..3");
   CHECK_THROWS(flat.add(tokens, std::vector<std::int64_t>{1, 0}), std::invalid_argument, "1..0");
@@ -89,13 +92,15 @@ void test_write() {
   NgramBuilder builder(2);
   for (int round = 1; round <= 2; ++round) {
     builder.add(std::vector<Token>{5, 6});
-    dart::write_store(builder.build(), path);
+    dart::write_store(builder.build(), path, ValueCoding::exact());
     const auto store = NgramStore::open(path);
     store.verify();
     CHECK(store.count(std::vector<Token>{5, 6}) == round);
   }
-  CHECK_THROWS(dart::write_store(builder.build(), folder / "no" / "x"), dart::FileError, "no/x");
-  CHECK_THROWS(dart::write_store(builder.build(), folder), dart::FileError, "put in place");
+  CHECK_THROWS(dart::write_store(builder.build(), folder / "no" / "x", ValueCoding::exact()),
+               dart::FileError, "no/x");
+  CHECK_THROWS(dart::write_store(builder.build(), folder, ValueCoding::exact()), dart::FileError,
+               "put in place");
   CHECK_THROWS(NgramStore::open(folder), dart::FileError, "is a directory");
   CHECK_THROWS(NgramStore::open("/dev/null"), dart::FileError, "not a regular file");
   std::filesystem::remove(path);

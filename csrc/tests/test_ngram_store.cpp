@@ -6,6 +6,7 @@
 #include "check.h"
 #include "dart/errors.h"
 #include "dart/ngram_builder.h"
+#include "dart/ngram_encoder.h"
 #include "dart/ngram_store.h"
 
 using dart::FileHeader;
@@ -13,14 +14,15 @@ using dart::FormatError;
 using dart::NgramStore;
 using dart::State;
 using dart::Token;
+using dart::ValueCoding;
 
 namespace {
 
-std::vector<std::byte> make_image(int order) {
+std::vector<std::byte> make_image(int order, ValueCoding coding = ValueCoding::exact()) {
   dart::NgramBuilder builder(order);
   builder.add(std::vector<Token>{1, 2, 3, 1, 2, 4});
   builder.add(std::vector<Token>{2, 3});
-  return dart::serialize_store(builder.build());
+  return dart::serialize_store(builder.build(), coding);
 }
 
 float probability(const NgramStore& store, const State& state, Token token) {
@@ -30,21 +32,36 @@ float probability(const NgramStore& store, const State& state, Token token) {
   return value;
 }
 
+// What a search would find of each token, by the longest context.
+std::vector<float> match_all(const NgramStore& store, const State& state,
+                             const std::vector<Token>& sorted_tokens) {
+  std::vector<float> values(sorted_tokens.size());
+  std::vector<dart::Match> shorter;
+  for (int length = 0; length < store.order(); ++length) {
+    std::vector<dart::Match> matches(sorted_tokens.size());
+    matches.resize(store.match_children(state, length, sorted_tokens, shorter, matches));
+    for (const dart::Match& match : matches) {
+      CHECK(match.probability >= 0 && match.probability <= 1);
+      if (match.probability > 0) values[match.candidate] = match.probability;
+    }
+    shorter.swap(matches);
+  }
+  return values;
+}
+
 // Looks at everything a search would, whatever the bytes are.
 void use(const NgramStore& store) {
   const std::vector<Token> tokens{-1, 0, 1, 2, 3, 4, 1 << 30};
+  const std::vector<Token> known(tokens.begin() + 1, tokens.end());
   std::vector<float> values(tokens.size());
   std::vector<std::int32_t> matched(tokens.size());
-  std::vector<dart::Match> matches(tokens.size());
   State state = store.empty_state();
   for (const Token token : {1, 2, 3, 1, 2, 4, -1, 2}) {
     state = store.advance(state, token);
     store.score(state, tokens, values, matched);
     for (const float value : values) CHECK(value >= 0 && value <= 1);
-    for (int length = 1; length < store.order(); ++length) {
-      if (state.nodes[length - 1] == dart::kNoNode) continue;
-      CHECK(store.match_children(length, state.nodes[length - 1], tokens, matches) <= 7);
-    }
+    (void)match_all(store, state, known);
+    if (store.is_exact()) (void)store.count(known);
   }
 }
 
@@ -65,26 +82,31 @@ void test_lookups() {
   CHECK(carried.nodes == store.state_after(std::vector<Token>{9, 9, 1, 2}).nodes);
 }
 
-// Prevents the search's merge from disagreeing with single lookups, for short and long ranges.
-void test_match_children_equals_score() {
-  dart::NgramBuilder builder(2);
-  for (Token token = 2; token < 300; token += 3) builder.add(std::vector<Token>{1, token});
-  const auto image = dart::serialize_store(builder.build());
+// Prevents the search's ways through short and long ranges, with few and many candidates, from
+// disagreeing with single lookups.
+void test_match_children_equals_count() {
+  dart::NgramBuilder builder(3);
+  for (Token token = 2; token < 3000; token += 3) builder.add(std::vector<Token>{1, token, 7});
+  builder.add(std::vector<Token>{5, 1, 20, 1, 500, 1, 2000});
+  const auto image = dart::serialize_store(builder.build(), ValueCoding::exact());
   const auto store = NgramStore::view(image, "memory");
-  const State state = store.state_after(std::vector<Token>{1});
-  for (const Token step : {1, 2, 97}) {
-    std::vector<Token> tokens;
-    for (Token token = 0; token < 310; token += step) tokens.push_back(token);
-    std::vector<float> expected(tokens.size());
-    std::vector<std::int32_t> matched(tokens.size());
-    store.score(state, tokens, expected, matched);
-    std::vector<float> found(tokens.size());
-    std::vector<dart::Match> matches(tokens.size());
-    const std::size_t count = store.match_children(1, state.nodes[0], tokens, matches);
-    for (std::size_t i = 0; i < count; ++i) {
-      found[matches[i].candidate] = matches[i].probability;
+  for (const std::vector<Token>& context : {std::vector<Token>{1}, {5, 1}, {20, 1}, {9}}) {
+    const State state = store.state_after(context);
+    for (const Token step : {1, 2, 97, 1500}) {
+      std::vector<Token> tokens;
+      for (Token token = 0; token < 3100; token += step) tokens.push_back(token);
+      const std::vector<float> found = match_all(store, state, tokens);
+      for (std::size_t i = 0; i < tokens.size(); ++i) {
+        float expected = 0;
+        for (auto first = context.begin(); first != context.end() && expected == 0; ++first) {
+          std::vector<Token> ngram(first, context.end());
+          const auto whole = static_cast<float>(store.count(ngram));
+          ngram.push_back(tokens[i]);
+          if (whole > 0) expected = static_cast<float>(store.count(ngram)) * (1.0F / whole);
+        }
+        CHECK(found[i] == expected);
+      }
     }
-    CHECK(found == expected);
   }
 }
 
@@ -101,37 +123,53 @@ void test_header_fields() {
     CHECK_THROWS(NgramStore::view(image, "memory"), FormatError, part);
   };
   refuse("magic", [](FileHeader& h) { h.magic[0] = 'X'; });
-  refuse("version", [](FileHeader& h) { h.version = 2; });
+  refuse("version", [](FileHeader& h) { h.version = 1; });
   refuse("endian mark", [](FileHeader& h) { h.endian_mark = 0x04030201U; });
   refuse("order", [](FileHeader& h) { h.order = 0; });
   refuse("order", [](FileHeader& h) { h.order = 9; });
-  refuse("level 3", [](FileHeader& h) { h.order = 2; });
-  refuse("level 3", [](FileHeader& h) { h.order = 4; });
+  refuse("level 2 section", [](FileHeader& h) { h.order = 2; });
+  refuse("level 3 section", [](FileHeader& h) { h.order = 4; });
   refuse("vocab_size", [](FileHeader& h) { h.vocab_size = ~0ULL; });
   refuse("file_bytes", [](FileHeader& h) { h.file_bytes += 8; });
   refuse("level 1 node count", [](FileHeader& h) { h.levels[0].node_count = ~0ULL; });
-  refuse("level 1 section", [](FileHeader& h) { h.levels[0].node_count = 0xFFFFFFFEU; });
+  refuse("level 1 token universe", [](FileHeader& h) { h.levels[0].node_count = 1U << 30; });
+  refuse("level 1 token universe", [](FileHeader& h) { h.levels[0].token_universe = ~0ULL; });
+  refuse("level 1 section", [](FileHeader& h) { h.levels[0].token_universe = 1ULL << 50; });
+  refuse("level 1 remapping", [](FileHeader& h) { h.levels[0].is_remapped = 1; });
+  refuse("level 2 remapping", [](FileHeader& h) { h.levels[1].is_remapped = 2; });
+  refuse("level 2 codebook size", [](FileHeader& h) { h.levels[1].codebook_size = 0; });
+  refuse("level 2 codebook size", [](FileHeader& h) { h.levels[1].codebook_size = ~0ULL; });
+  refuse("level 3 section", [](FileHeader& h) { h.levels[1].codebook_size = 1U << 20; });
+  refuse("kind of values", [](FileHeader& h) { h.value_kind = static_cast<dart::ValueKind>(2); });
+  refuse("codebook size", [](FileHeader& h) { h.value_kind = dart::ValueKind::kQuantised; });
   refuse("level 2 section", [](FileHeader& h) { h.levels[1].tokens_offset = ~7ULL; });
   refuse("level 2 section", [](FileHeader& h) { h.levels[1].children_offset = 0; });
   refuse("level 8 section", [](FileHeader& h) { h.levels[7].reserved = 1; });
   refuse("header checksum", [](FileHeader& h) { h.root_count += 1; }, false);
 }
 
-// Prevents a damaged child range from being followed out of the file.
-void test_damaged_child_range() {
-  auto image = make_image(3);
+// Prevents a damaged child range or code from being followed out of the file.
+void test_damaged_indices() {
   FileHeader header;
+  auto image = make_image(3);
   std::memcpy(&header, image.data(), sizeof(header));
-  const std::uint32_t huge = 0x7FFFFFFFU;
-  std::memcpy(image.data() + header.levels[0].children_offset + 4, &huge, 4);
-  const auto store = NgramStore::view(image, "memory");
+  const std::uint64_t last_ones = 0xF000000000000000ULL;  // far more children than there are
+  std::memcpy(image.data() + header.levels[0].children_offset, &last_ones, 8);
+  auto store = NgramStore::view(image, "memory");
   CHECK_THROWS(store.state_after(std::vector<Token>{1, 2}), FormatError, "child range of node 0");
   CHECK_THROWS(store.verify(), FormatError, "level 1 children checksum");
+
+  image = make_image(3);
+  std::memcpy(&header, image.data(), sizeof(header));
+  CHECK(header.levels[0].codebook_size == 3);  // two bits: a code of 3 is one too many
+  std::memset(image.data() + header.levels[0].values_offset + 24, 0xFF, 8);
+  store = NgramStore::view(image, "memory");
+  CHECK_THROWS(store.count(std::vector<Token>{1}), FormatError, "level 1 code of node 0 is 3");
 }
 
 // Prevents out-of-bounds reads for any single damaged byte or missing end (with sanitizers on).
-void test_damage_everywhere() {
-  const auto image = make_image(3);
+void test_damage_everywhere(ValueCoding coding) {
+  const auto image = make_image(3, coding);
   for (std::size_t i = 0; i < image.size(); ++i) {
     for (const int flip : {0x01, 0x10, 0x80, 0xFF}) {
       auto damaged = image;
@@ -174,10 +212,11 @@ void test_concurrent_reads() {
 
 int main() {
   test_lookups();
-  test_match_children_equals_score();
+  test_match_children_equals_count();
   test_header_fields();
-  test_damaged_child_range();
-  test_damage_everywhere();
+  test_damaged_indices();
+  test_damage_everywhere(ValueCoding::exact());
+  test_damage_everywhere(ValueCoding::quantised(2));
   test_foreign_state();
   test_concurrent_reads();
 }

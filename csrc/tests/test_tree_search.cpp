@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "dart/ngram_builder.h"
+#include "dart/ngram_encoder.h"
 #include "dart/tree_search.h"
 
 using dart::Candidates;
@@ -42,7 +43,7 @@ void check_well_formed(const Tree& tree) {
 void test_by_hand() {
   dart::NgramBuilder builder(2);
   builder.add(std::vector<Token>{5, 6, 5, 6, 5, 7});
-  const auto image = dart::serialize_store(builder.build());
+  const auto image = dart::serialize_store(builder.build(), dart::ValueCoding::exact());
   const auto store = NgramStore::view(image, "memory");
   const std::vector<Token> tokens{5, 9, 6, 7};
   const std::vector<float> probabilities{0.5F, 0.25F, 0.5F, 0.5F};
@@ -91,7 +92,7 @@ void test_eos() {
 void test_acceptance() {
   dart::NgramBuilder builder(3);
   builder.add(std::vector<Token>{5, 6, 5, 6, 5, 7});
-  const auto image = dart::serialize_store(builder.build());
+  const auto image = dart::serialize_store(builder.build(), dart::ValueCoding::exact());
   const auto store = NgramStore::view(image, "memory");
   const std::vector<Token> tokens{5, 9, 6, 7};
   const std::vector<float> probabilities{0.5F, 0.25F, 0.5F, 0.5F};

@@ -10,6 +10,7 @@ using dart::FormatError;
 using dart::NgramStore;
 using dart::parse_trie;
 using dart::Token;
+using dart::ValueCoding;
 
 namespace {
 
@@ -57,7 +58,8 @@ std::vector<Record> records() {
 // Prevents children from being stored unsorted or under another parent, and pruned counts from
 // being used.
 void test_import() {
-  const auto image = dart::serialize_store(parse_trie(make_trie(2, records()), "memory"));
+  const auto image =
+      dart::serialize_store(parse_trie(make_trie(2, records()), "memory"), ValueCoding::exact());
   const auto store = NgramStore::view(image, "memory");
   store.verify();
   CHECK(store.order() == 2 && store.num_nodes() == 4 && store.root_count() == -4);
@@ -110,7 +112,8 @@ void test_damage_everywhere() {
       Bytes damaged = trie;
       damaged[i] ^= static_cast<std::byte>(flip);
       try {
-        const auto image = dart::serialize_store(parse_trie(damaged, "memory"));
+        const auto image =
+            dart::serialize_store(parse_trie(damaged, "memory"), ValueCoding::quantised(8));
         NgramStore::view(image, "memory").verify();
       } catch (const FormatError&) {
       }

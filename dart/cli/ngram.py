@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +32,14 @@ def parser() -> argparse.ArgumentParser:
     build.add_argument("--tokenizer", required=True, metavar="NAME", help="folder or hub id")
     build.add_argument("--order", type=int, default=3, help="longest n-gram (default 3)")
     build.add_argument("--output", required=True, metavar="FILE", help="the store to write")
+    _add_precision(build)
     build.add_argument("--hub", choices=("huggingface", "modelscope"), default="huggingface")
     build.set_defaults(run=_build)
 
     imported = actions.add_parser("import", help="convert a published .trie file")
     imported.add_argument("source", metavar="TRIE")
     imported.add_argument("destination", metavar="FILE", help="the store to write")
+    _add_precision(imported)
     imported.set_defaults(run=_import)
 
     info = actions.add_parser("info", help="show what a store holds")
@@ -45,6 +48,13 @@ def parser() -> argparse.ArgumentParser:
     info.add_argument("--json", action="store_true", help="print one JSON object")
     info.set_defaults(run=_info)
     return made
+
+
+def _add_precision(action: argparse.ArgumentParser) -> None:
+    action.add_argument("--exact", action="store_true", help="keep counts, not probabilities")
+    action.add_argument(
+        "--bits", type=int, default=8, help="of a rounded probability, 2 to 8 (default 8)"
+    )
 
 
 def main(argv: Sequence[str]) -> int:
@@ -68,14 +78,16 @@ def _build(args: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         raise ConfigError(f"{folder} holds no tokenizer that can be loaded: {error}") from error
     sequences = (ids for name in args.input for ids in _sequences(Path(name), tokenizer))
-    _show(build(sequences, args.order, args.output), as_json=False)
+    store = build(sequences, args.order, args.output, exact=args.exact, bits=args.bits)
+    _show(store, as_json=False)
     return 0
 
 
 def _import(args: argparse.Namespace) -> int:
     from dart.ngram import import_trie
 
-    _show(import_trie(args.source, args.destination), as_json=False)
+    store = import_trie(args.source, args.destination, exact=args.exact, bits=args.bits)
+    _show(store, as_json=False)
     return 0
 
 
@@ -98,18 +110,28 @@ def describe(store: NgramStore) -> dict[str, Any]:
         "order": store.order,
         "num_nodes": store.num_nodes,
         "num_bytes": store.num_bytes,
+        "exact": store.is_exact,
     }
 
 
 def _show(store: NgramStore, *, as_json: bool) -> None:
     facts = describe(store)
+    levels = store.level_sizes()
     if as_json:
-        print(json.dumps(facts))
+        print(json.dumps(facts | {"levels": [asdict(level) for level in levels]}))
         return
-    size = facts["num_bytes"] / 2**20
+    size, nodes = facts["num_bytes"], max(facts["num_nodes"], 1)
+    kind = "counts" if store.is_exact else "rounded probabilities"
     print(
-        f"{facts['path']}: order {facts['order']}, {facts['num_nodes']:,} n-grams, {size:.1f} MiB"
+        f"{facts['path']}: order {facts['order']}, {facts['num_nodes']:,} n-grams with {kind}, "
+        f"{size / 2**20:.1f} MiB, {size / nodes:.2f} bytes each"
     )
+    print(f"{'length':>6} {'n-grams':>14} {'tokens':>8} {'children':>8} {'values':>8}  bytes each")
+    for length, level in enumerate(levels, start=1):
+        parts = (level.tokens, level.children, level.values)
+        shares = " ".join(f"{part / max(level.nodes, 1):8.3f}" for part in parts)
+        numbering = "tokens numbered by the suffix's" if level.is_remapped else "plain tokens"
+        print(f"{length:6} {level.nodes:14,} {shares}  {level.value_bits}-bit values, {numbering}")
 
 
 def _sequences(path: Path, tokenizer: Any) -> Iterator[list[int]]:

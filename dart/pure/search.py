@@ -109,7 +109,7 @@ def search_tree(
         if has_ngrams:
             # Scores never rise along a path: what is worse than the last node of a full tree has
             # no descendant in it. It keeps its place, for the sake of those it keeps out.
-            is_hopeful = beam["score"] >= _last_score(nodes, tree_size)
+            is_hopeful = beam["score"] >= max(_last_score(nodes, tree_size), min_score)
             if store is not None:
                 wholes = [recent + path for path in paths]
                 for i, found in _look_up(store, wholes, is_hopeful, tokens):
@@ -153,12 +153,9 @@ def search_tree(
             ]
         )
         full = min(full * len(tokens), beam_width)
-        best = best[extended["score"][best] >= min_score]
         paths = [(*paths[places[i]], int(extended["token"][i])) for i in best.tolist()]
         beam, rows = extended[best], len(nodes) + best
         nodes = np.concatenate([nodes, extended])
-        if len(beam) == 0:
-            break
     return _make_tree(int(context[-1]), nodes, tree_size, min_score)
 
 

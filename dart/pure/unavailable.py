@@ -23,6 +23,6 @@ class NgramBuilder:
         needs_extension("Building an n-gram store")
 
 
-def import_trie(source: str, destination: str) -> None:
+def import_trie(source: str, destination: str, *, exact: bool, bits: int) -> None:
     """Raise ExtensionError."""
     needs_extension("Importing a .trie file")

@@ -158,7 +158,8 @@ Held-out loss {head_end["held_out_loss"]:.3f}; top-1 agreement with the target a
 
 {_eagle3_section(run, head_end)}## N-gram store
 
-Order {ngram["order"]}, {ngram["nodes"]:,} nodes, {ngram["bytes"]:,} bytes, counted on the training
+Order {ngram["order"]}, {ngram["nodes"]:,} nodes, {ngram["bytes"]:,} bytes
+({ngram["bytes"] / ngram["nodes"]:.2f} a node, with rounded probabilities), counted on the training
 documents of the pools {", ".join(ngram["pools"])} (own: the target's own answers).
 
 {_acceptance_section(run)}## How good it is

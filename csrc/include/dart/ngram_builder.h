@@ -5,11 +5,11 @@
 #include <span>
 #include <vector>
 
-#include "dart/ngram_format.h"
+#include "dart/store_data.h"
 
 namespace dart {
 
-// Holds all tokens: 4 bytes each while adding, 12 while building, plus 12 per distinct n-gram.
+// Holds all tokens: 4 bytes each while adding, 12 while building, plus 20 per distinct n-gram.
 // Counts are exact: at most 2^32 - 2 tokens (with one more per sequence) are accepted.
 class NgramBuilder {
  public:

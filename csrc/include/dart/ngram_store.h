@@ -10,7 +10,10 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "dart/bit_packed.h"
+#include "dart/elias_fano.h"
 #include "dart/mapped_file.h"
 #include "dart/ngram_format.h"
 
@@ -22,11 +25,22 @@ struct State {
   std::array<NodeId, kMaxOrder - 1> nodes;
 };
 
-// A child found by match_children: candidate index, node in the next level, probability.
+// One of the wanted tokens among the children of a context.
 struct Match {
-  std::uint32_t candidate;
-  NodeId child;
-  float probability;
+  std::uint32_t candidate;  // index among the wanted tokens
+  std::uint32_t position;   // among the context's children
+  NodeId child;             // in the next level
+  float probability;        // 0 if the child counts as absent
+};
+
+// What a level of the file takes, in bytes.
+struct LevelSizes {
+  std::uint64_t nodes;
+  std::uint64_t tokens;
+  std::uint64_t children;
+  std::uint64_t values;
+  int value_bits;  // per node, beside the codebook
+  bool is_remapped;
 };
 
 // Immutable; every const member may be called from several threads at once.
@@ -38,12 +52,15 @@ class NgramStore {
   static NgramStore view(std::span<const std::byte> bytes, const std::string& name);
 
   int order() const { return order_; }
+  // Whether counts are kept; else probabilities are rounded to those of a codebook per level.
+  bool is_exact() const { return is_exact_; }
   std::uint64_t num_nodes() const;  // n-grams of all lengths, without the root
   std::uint64_t num_nodes(int depth) const { return levels_[depth - 1].node_count; }
   std::uint64_t num_bytes() const { return file_.size(); }
   std::uint64_t vocab_size() const { return vocab_size_; }
   std::int64_t root_count() const { return root_count_; }
   const std::string& path() const { return path_; }
+  std::vector<LevelSizes> level_sizes() const;
 
   State empty_state() const;
   // The state after `token`. Any token is allowed; one that does not occur matches nothing.
@@ -52,39 +69,55 @@ class NgramStore {
   State state_after(std::span<const Token> context) const;
 
   // For each token the probability after the longest context that has been followed by it:
-  // float32(count) * (1 / float32(context count)), and that context's length; 0 and 0 if none.
-  // Contexts and children with count 0 are treated as absent. A quotient above 1, possible only in
-  // pruned upstream files and damaged ones, is cut to 1. The spans have equal length.
+  // float32(count) * (1 / float32(context count)), in a quantised file rounded, and that context's
+  // length; 0 and 0 if none. Contexts and children with count 0 are treated as absent. A quotient
+  // above 1, possible only in pruned upstream files and damaged ones, is cut to 1. The spans have
+  // equal length.
   // source: counting and probability as published with fvliang/DART.
   void score(const State& state, std::span<const Token> tokens, std::span<float> probabilities,
              std::span<std::int32_t> matched_lengths) const;
 
-  // Children of `context_node` (an n-gram of length `depth`) among `sorted_tokens` (ascending,
-  // distinct), with probability > 0, written to `out` (at least as long); returns how many.
-  std::size_t match_children(int depth, NodeId context_node, std::span<const Token> sorted_tokens,
-                             std::span<Match> out) const;
+  // Children among `sorted_tokens` (ascending, distinct, at least 0) of the context made of the
+  // state's last `length` tokens, 0 <= length < order; by candidate, to `out` (at least as long as
+  // sorted_tokens); returns how many. For length > 0, `shorter` are the matches of the context one
+  // token shorter, all of them: what has not been found there need not be looked for in most files,
+  // and what has is found by its position. At length 0 no probability is given.
+  std::size_t match_children(const State& state, int length, std::span<const Token> sorted_tokens,
+                             std::span<const Match> shorter, std::span<Match> out) const;
 
   // Occurrences of an n-gram, 0 if it does not occur or is longer than the order. For the empty one
-  // the number of tokens counted.
+  // the number of tokens counted. Throws std::invalid_argument if the file is quantised.
   std::int64_t count(std::span<const Token> ngram) const;
 
-  // Reads the whole file: checksums, child ranges, token order. Throws FormatError.
+  // Reads the whole file: checksums, and that sequences, child ranges, codes and codebooks hold
+  // together. Throws FormatError.
   void verify() const;
 
  private:
   struct Level {
-    const Token* tokens = nullptr;
-    const std::uint32_t* counts = nullptr;
-    const NodeId* children = nullptr;  // null in the last level
     std::uint64_t node_count = 0;
+    bool is_remapped = false;
+    EliasFano tokens;
+    EliasFano children;  // empty in the last level
+    const Count* counts = nullptr;
+    const float* probabilities = nullptr;  // one of the two is the codebook
+    std::uint64_t codebook_size = 0;
+    BitPacked codes;
   };
 
   NgramStore(std::span<const std::byte> bytes, std::string name);
-  // Half-open range of children in level depth+1; checked against that level.
-  std::pair<NodeId, NodeId> child_range(int depth, NodeId node) const;
-  NodeId find_child(int depth, NodeId node, Token token) const;
-  NodeId find_in_range(int depth, NodeId begin, NodeId end, Token token) const;
-  float probability(int depth, NodeId child, float reciprocal) const;
+  void check_header(const FileHeader& header) const;
+  FileHeader header() const;
+  const std::uint64_t* words_at(std::uint64_t offset) const;
+  // Half-open range of the context's children in level length+1; checked against that level.
+  std::pair<NodeId, NodeId> child_range(int length, NodeId node) const;
+  // The n-grams that end in `token`, by length from 1 to the order.
+  std::array<NodeId, kMaxOrder> ends_in(const State& state, Token token) const;
+  void verify_sequences(int depth) const;
+  void verify_values(int depth) const;
+  std::uint64_t largest_code(int depth) const;
+  std::uint64_t code_of(int depth, NodeId node) const;
+  Count count_of(int depth, NodeId node) const;
   [[noreturn]] void corrupt(const std::string& field, const std::string& found,
                             const std::string& expected) const;
 
@@ -92,6 +125,7 @@ class NgramStore {
   std::span<const std::byte> file_;
   std::string path_;
   int order_ = 0;
+  bool is_exact_ = false;
   std::uint64_t vocab_size_ = 0;
   std::int64_t root_count_ = 0;
   std::array<Level, kMaxOrder> levels_;

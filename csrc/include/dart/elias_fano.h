@@ -1,0 +1,120 @@
+// Elias-Fano: a sequence of ascending integers in little more than the bits it must take, readable
+// at any place.
+//
+// Of n values below u each has its lowest floor(log2(u / n)) bits in a packed array. The rest, the
+// bucket, is written in unary: value i sets bit (bucket + i) of a bit vector, so that the ones
+// number the values and the zeros end the buckets. The place of every 128th one, and where the
+// sequence is to be searched also of every 128th zero, is kept as a hint.
+//
+// Words of a sequence, in this order: bit vector, hints of ones, hints of zeros, low bits.
+// source: Elias 1974, Fano 1971; sampled selection as in Okanohara and Sadakane 2007.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dart/bit_packed.h"
+
+namespace dart {
+
+// Where the parts of a sequence lie; follows from three numbers.
+struct EliasFanoLayout {
+  EliasFanoLayout() = default;
+  // `count` values below `universe`; a universe of 0 goes with a count of 0. The count must be
+  // below 2^41 and the universe at most 2^56. With `is_searched`, find() can jump.
+  EliasFanoLayout(std::uint64_t count, std::uint64_t universe, bool is_searched);
+
+  std::uint64_t count = 0;
+  std::uint64_t universe = 0;
+  int low_width = 0;
+  std::uint64_t buckets = 0;
+  std::uint64_t high_bits = 0;  // length of the bit vector: count + buckets
+  int hint_width = 0;
+  std::uint64_t one_hints = 0;   // in words from the start, like the next three
+  std::uint64_t zero_hints = 0;  // equal to `low` where there are none
+  std::uint64_t low = 0;
+  std::uint64_t words = 0;  // of the whole
+};
+
+// A view of a sequence; the words are the caller's and may be damaged: every answer is then wrong
+// but within its bounds.
+class EliasFano {
+ public:
+  static constexpr std::uint64_t kNotFound = ~std::uint64_t{0};
+
+  // Reads value after value.
+  class Cursor {
+   public:
+    std::uint64_t value() const {
+      const std::uint64_t place = 64 * word_ + static_cast<std::uint64_t>(std::countr_zero(bits_));
+      return (place - index_) << sequence_->layout_.low_width | sequence_->low_[index_];
+    }
+    // Call only where another value follows.
+    void next() {
+      ++index_;
+      bits_ &= bits_ - 1;
+      skip_zeros();
+    }
+
+   private:
+    friend class EliasFano;
+    Cursor(const EliasFano& sequence, std::uint64_t index);
+    void skip_zeros() {
+      while (bits_ == 0 && word_ < sequence_->last_word_) bits_ = sequence_->words_[++word_];
+    }
+
+    const EliasFano* sequence_;
+    std::uint64_t index_;
+    std::uint64_t word_;
+    std::uint64_t bits_;  // of the word, from the value's one on
+  };
+
+  EliasFano() = default;
+  EliasFano(const std::uint64_t* words, const EliasFanoLayout& layout);
+
+  std::uint64_t size() const { return layout_.count; }
+
+  // These take an index below size().
+  std::uint64_t operator[](std::uint64_t index) const { return cursor(index).value(); }
+  Cursor cursor(std::uint64_t index) const { return {*this, index}; }
+
+  // Index of `value` among the values begin .. end - 1, which must be distinct; else kNotFound.
+  // end <= size(). Needs a layout with is_searched; takes the same time for a range of any length.
+  std::uint64_t find(std::uint64_t begin, std::uint64_t end, std::uint64_t value) const;
+
+  // Fetches ahead what cursor(index) reads first.
+  void prefetch(std::uint64_t index) const;
+
+  // Whether bits, hints and values agree with each other and with the layout; with `is_strict`,
+  // whether the values are distinct.
+  bool is_consistent(bool is_strict) const;
+
+ private:
+  // Place of the one (zero) number `rank`; the end of the last word if there are not so many.
+  template <bool kOnes>
+  std::uint64_t select(std::uint64_t rank) const;
+
+  EliasFanoLayout layout_;
+  const std::uint64_t* words_ = nullptr;
+  std::uint64_t last_word_ = 0;  // of the bit vector
+  BitPacked one_hints_;
+  BitPacked zero_hints_;
+  BitPacked low_;
+};
+
+// Makes the words of a sequence.
+class EliasFanoEncoder {
+ public:
+  explicit EliasFanoEncoder(const EliasFanoLayout& layout);
+
+  // Values in ascending order, each below the universe, `count` in all.
+  void add(std::uint64_t value);
+  std::vector<std::uint64_t> finish();
+
+ private:
+  EliasFanoLayout layout_;
+  std::vector<std::uint64_t> words_;
+  std::uint64_t added_ = 0;
+};
+
+}  // namespace dart
