@@ -91,8 +91,6 @@ std::uint64_t EliasFano::find(std::uint64_t begin, std::uint64_t end, std::uint6
   return low_[first] == wanted ? first : kNotFound;
 }
 
-void EliasFano::prefetch(std::uint64_t index) const { one_hints_.prefetch(index / kHintSpacing); }
-
 bool EliasFano::is_consistent(bool is_strict) const {
   std::uint64_t ones = 0;
   std::uint64_t zeros = 0;

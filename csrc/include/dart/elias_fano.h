@@ -82,9 +82,6 @@ class EliasFano {
   // end <= size(). Needs a layout with is_searched; takes the same time for a range of any length.
   std::uint64_t find(std::uint64_t begin, std::uint64_t end, std::uint64_t value) const;
 
-  // Fetches ahead what cursor(index) reads first.
-  void prefetch(std::uint64_t index) const;
-
   // Whether bits, hints and values agree with each other and with the layout; with `is_strict`,
   // whether the values are distinct.
   bool is_consistent(bool is_strict) const;
