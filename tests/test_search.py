@@ -298,6 +298,26 @@ def test_equals_reference_on_larger_problems(seed: int, tmp_path: Path) -> None:
     )
 
 
+def test_what_a_least_score_leaves_out_keeps_its_place(tmp_path: Path) -> None:
+    """Prevents an EOS from entering the beam where a hopeless member's extensions would fill it."""
+    problem = {
+        "topk_tokens": np.array([[0, 0, 1], [0, 0, 0], [0, 1, 2], [0, 0, 0]]),
+        "topk_probs": np.array([[0, 0, 0.125], *[[0, 0, 0]] * 3], np.float32),
+        "context": [0],
+        "eos_token": [0],
+        "tree_size": 8,
+        "beam_width": 3,
+        "ngram_weight": 0.0,
+        "level_weights": default_weights(4)[0].tolist(),
+        "logit_weights": [0.5, 0.0, 0.0, 0.0],
+        "order": 1,
+        "sequences": [],
+        "has_store": False,
+        "min_probability": 0.1,
+    }
+    check_against_reference(problem, tmp_path)
+
+
 def test_exact_ties_keep_parents(tmp_path: Path) -> None:
     """Prevents a cut through equal scores from keeping a child and dropping its parent."""
     store = ngram.build([[1, 2, 3, 4, 5, 6]], 3, tmp_path / "chain.ngram", exact=True)

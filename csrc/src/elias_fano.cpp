@@ -39,59 +39,86 @@ EliasFano::EliasFano(const std::uint64_t* words, const EliasFanoLayout& layout)
       zero_hints_(words + layout.zero_hints, layout.hint_width),
       low_(words + layout.low, layout.low_width) {}
 
-template <bool kOnes>
 std::uint64_t EliasFano::select(std::uint64_t rank) const {
-  const std::uint64_t hint = (kOnes ? one_hints_ : zero_hints_)[rank / kHintSpacing];
+  const std::uint64_t hint = one_hints_[rank / kHintSpacing];
   const std::uint64_t end = 64 * (last_word_ + 1);
   if (hint >= layout_.high_bits) return end;
   auto missing = static_cast<int>(rank % kHintSpacing);
   std::uint64_t at = hint / 64;
-  std::uint64_t word = (kOnes ? words_[at] : ~words_[at]) & (~std::uint64_t{0} << (hint % 64));
+  std::uint64_t word = words_[at] & (~std::uint64_t{0} << (hint % 64));
   while (true) {
     const int found = count_ones(word);
     if (missing < found) return 64 * at + static_cast<std::uint64_t>(select_one(word, missing));
     if (at == last_word_) return end;
     missing -= found;
-    ++at;
-    word = kOnes ? words_[at] : ~words_[at];
+    word = words_[++at];
   }
 }
 
 EliasFano::Cursor::Cursor(const EliasFano& sequence, std::uint64_t index)
     : sequence_(&sequence), index_(index) {
-  const std::uint64_t place = sequence.select<true>(index);
+  const std::uint64_t place = sequence.select(index);
   word_ = std::min(place / 64, sequence.last_word_);
   bits_ = place / 64 == word_ ? sequence.words_[word_] & (~std::uint64_t{0} << (place % 64)) : 0;
 }
 
-std::uint64_t EliasFano::find(std::uint64_t begin, std::uint64_t end, std::uint64_t value) const {
-  const std::uint64_t bucket = value >> layout_.low_width;
-  if (begin >= end || bucket >= layout_.buckets) return kNotFound;
-  // The bucket's ones follow the zero that ends the bucket before; that one's place less its number
-  // is how many values there are before.
-  const std::uint64_t place = bucket == 0 ? 0 : select<false>(bucket - 1) + 1;
-  if (place < bucket || place >= layout_.high_bits) return kNotFound;
-  std::uint64_t first = std::max(place - bucket, begin);
-  std::uint64_t at = place / 64;
-  const std::uint64_t open = ~words_[at] & (~std::uint64_t{0} << (place % 64));
-  std::uint64_t stop = 64 * at + static_cast<std::uint64_t>(std::countr_zero(open));
-  if (open == 0) {
-    std::uint64_t zeros = 0;
-    while (zeros == 0 && at < last_word_) zeros = ~words_[++at];
-    stop = 64 * at + static_cast<std::uint64_t>(std::countr_zero(zeros));
-  }
-  const std::uint64_t last = std::min(stop - bucket, end);
-  if (first >= last) return kNotFound;
-  const std::uint64_t wanted = value & ((std::uint64_t{1} << layout_.low_width) - 1);
-  for (std::uint64_t length = last - first; length > 1;) {
-    const std::uint64_t half = length / 2;
-    if (low_[first + half - 1] < wanted) first += half;
-    length -= half;
-  }
-  return low_[first] == wanted ? first : kNotFound;
+EliasFano::Finder::Finder(const EliasFano& sequence, const Cursor& begin, std::uint64_t end)
+    : sequence_(&sequence),
+      begin_(begin.index_),
+      end_(end),
+      place_(64 * begin.word_ + static_cast<std::uint64_t>(std::countr_zero(begin.bits_))),
+      word_(begin.word_),
+      zeros_(0) {
+  const std::uint64_t before = (std::uint64_t{1} << (place_ % 64)) - 1;
+  const auto zeros = static_cast<std::uint64_t>(count_ones(~sequence.words_[word_] & before));
+  zeros_ = place_ - begin_ - zeros;
 }
 
-void EliasFano::prefetch(std::uint64_t index) const { one_hints_.prefetch(index / kHintSpacing); }
+std::uint64_t EliasFano::Finder::find(std::uint64_t value) {
+  const EliasFanoLayout& layout = sequence_->layout_;
+  const std::uint64_t* const words = sequence_->words_;
+  const std::uint64_t last_word = sequence_->last_word_;
+  // A bucket's ones follow the zero that ends the bucket before, and so many zeros.
+  const std::uint64_t bucket = value >> layout.low_width;
+  if (bucket >= layout.buckets || place_ >= layout.high_bits) return kNotFound;
+  std::uint64_t place = place_;
+  if (bucket != place_ - begin_) {
+    if (bucket > zeros_ + kHintSpacing) {
+      const std::uint64_t rank = (bucket - 1) / kHintSpacing * kHintSpacing;
+      const std::uint64_t hint = sequence_->zero_hints_[rank / kHintSpacing];
+      if (hint >= layout.high_bits) return kNotFound;
+      const std::uint64_t before = (std::uint64_t{1} << (hint % 64)) - 1;
+      word_ = hint / 64;
+      zeros_ = rank - static_cast<std::uint64_t>(count_ones(~words[word_] & before));
+    }
+    std::uint64_t found = static_cast<std::uint64_t>(count_ones(~words[word_]));
+    while (zeros_ + found < bucket && word_ < last_word) {
+      zeros_ += found;
+      found = static_cast<std::uint64_t>(count_ones(~words[++word_]));
+    }
+    // The first holds for values below those of the range, all are for damaged files.
+    if (bucket <= zeros_ || bucket > zeros_ + found) return kNotFound;
+    const auto rank = static_cast<int>(bucket - zeros_) - 1;
+    place = 64 * word_ + static_cast<std::uint64_t>(select_one(~words[word_], rank)) + 1;
+    if (place >= layout.high_bits) return kNotFound;
+  }
+  // Its ones end with the next zero.
+  std::uint64_t at = place / 64;
+  std::uint64_t open = ~words[at] & (~std::uint64_t{0} << (place % 64));
+  while (open == 0 && at < last_word) open = ~words[++at];
+  const std::uint64_t stop = 64 * at + static_cast<std::uint64_t>(std::countr_zero(open));
+  std::uint64_t first = std::max(place - bucket, begin_);
+  const std::uint64_t last = std::min(stop - bucket, end_);
+  if (first >= last) return kNotFound;
+  const BitPacked& low = sequence_->low_;
+  const std::uint64_t wanted = value & ((std::uint64_t{1} << layout.low_width) - 1);
+  for (std::uint64_t length = last - first; length > 1;) {
+    const std::uint64_t half = length / 2;
+    if (low[first + half - 1] < wanted) first += half;
+    length -= half;
+  }
+  return low[first] == wanted ? first : kNotFound;
+}
 
 bool EliasFano::is_consistent(bool is_strict) const {
   std::uint64_t ones = 0;

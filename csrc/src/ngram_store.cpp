@@ -48,8 +48,9 @@ std::size_t find_children(const EliasFano& sequence, NodeId begin, NodeId end,
   }
   std::size_t found = 0;
   if (end - begin > kReadRatio * wanted_count) {
+    EliasFano::Finder finder = sequence.finder(cursor, end);
     for (std::size_t i = 0; i < wanted_count; ++i) {
-      const NodeId child = sequence.find(begin, end, base + wanted(i));
+      const NodeId child = finder.find(base + wanted(i));
       if (child == EliasFano::kNotFound) continue;
       out[found++] = {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(child - begin),
                       child, 0.0F};

@@ -94,10 +94,11 @@ class _Level:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Which of the ascending codes the siblings begin to end - 1 have, and at what places."""
         values = self.tokens.values(max(begin - 1, 0), end)
-        base = values[0] + np.uint64(1) if begin > 0 else np.uint64(0)
-        codes = (values[1:] if begin > 0 else values) - base
-        at = np.minimum(np.searchsorted(codes, wanted.astype(np.uint64)), len(codes) - 1)
-        found = np.flatnonzero(codes[at] == wanted.astype(np.uint64))
+        if begin > 0:  # children's values begin where those of the siblings before end
+            values = values[1:] - (values[:1] + np.uint64(1))
+        codes = wanted.astype(np.uint64)
+        at = np.minimum(np.searchsorted(values, codes), len(values) - 1)
+        found = np.flatnonzero(values[at] == codes)
         return found, at[found]
 
 

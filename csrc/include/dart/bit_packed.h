@@ -47,8 +47,6 @@ class BitPacked {
     return (word >> (bit % 8)) & mask_;
   }
 
-  void prefetch(std::uint64_t index) const { __builtin_prefetch(bytes_ + index * width_ / 8); }
-
  private:
   const std::byte* bytes_ = nullptr;
   std::uint64_t width_ = 0;

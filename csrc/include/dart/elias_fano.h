@@ -21,7 +21,7 @@ namespace dart {
 struct EliasFanoLayout {
   EliasFanoLayout() = default;
   // `count` values below `universe`; a universe of 0 goes with a count of 0. The count must be
-  // below 2^41 and the universe at most 2^56. With `is_searched`, find() can jump.
+  // below 2^41 and the universe at most 2^56. With `is_searched`, there is a finder().
   EliasFanoLayout(std::uint64_t count, std::uint64_t universe, bool is_searched);
 
   std::uint64_t count = 0;
@@ -69,6 +69,25 @@ class EliasFano {
     std::uint64_t bits_;  // of the word, from the value's one on
   };
 
+  // Looks for ascending values among those of a range, each from where the last one was found.
+  class Finder {
+   public:
+    // Index of `value`, else kNotFound. Values must ascend from call to call, those of the sequence
+    // be distinct.
+    std::uint64_t find(std::uint64_t value);
+
+   private:
+    friend class EliasFano;
+    Finder(const EliasFano& sequence, const Cursor& begin, std::uint64_t end);
+
+    const EliasFano* sequence_;
+    std::uint64_t begin_;
+    std::uint64_t end_;
+    std::uint64_t place_;  // of the range's first one
+    std::uint64_t word_;
+    std::uint64_t zeros_;  // in the words before that
+  };
+
   EliasFano() = default;
   EliasFano(const std::uint64_t* words, const EliasFanoLayout& layout);
 
@@ -78,20 +97,16 @@ class EliasFano {
   std::uint64_t operator[](std::uint64_t index) const { return cursor(index).value(); }
   Cursor cursor(std::uint64_t index) const { return {*this, index}; }
 
-  // Index of `value` among the values begin .. end - 1, which must be distinct; else kNotFound.
-  // end <= size(). Needs a layout with is_searched; takes the same time for a range of any length.
-  std::uint64_t find(std::uint64_t begin, std::uint64_t end, std::uint64_t value) const;
-
-  // Fetches ahead what cursor(index) reads first.
-  void prefetch(std::uint64_t index) const;
+  // Looks among the values from the cursor's on to end - 1; end <= size(). Needs a layout with
+  // is_searched.
+  Finder finder(const Cursor& begin, std::uint64_t end) const { return {*this, begin, end}; }
 
   // Whether bits, hints and values agree with each other and with the layout; with `is_strict`,
   // whether the values are distinct.
   bool is_consistent(bool is_strict) const;
 
  private:
-  // Place of the one (zero) number `rank`; the end of the last word if there are not so many.
-  template <bool kOnes>
+  // Place of the one number `rank`; the end of the last word if there are not so many.
   std::uint64_t select(std::uint64_t rank) const;
 
   EliasFanoLayout layout_;
