@@ -38,7 +38,9 @@ DEMO = Path(__file__).resolve().parents[2] / "assets" / "demo"
 _HEAD_FILES = ["config.json", "*.safetensors", "pytorch_model.bin", ACCEPTANCE_FILE]
 # A CPU pays for every node: a small tree, or one of nodes that are worth it where that is known.
 _CPU_TREE = TreeConfig(size=20)
-_CPU_TREE_BY_WORTH = TreeConfig(size=32, beam_width=16, top_k=20, min_probability=0.025)
+_CPU_TREE_BY_WORTH = TreeConfig(size=32, beam_width=16, top_k=20, min_probability=0.02)
+# The best of those tried on the demo: deep, because the head guesses well there, and narrow.
+_CPU_EAGLE3_TREE = Eagle3TreeConfig(size=16, depth=8, top_k=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,9 +226,11 @@ class DartModel:
             store = self.store if ngram in ("static", "both") else None
             return DartDrafter(self.dart_head, self.target, store, tree, acceptance)
         if decoder == "eagle3" and self.eagle3_head is not None:
-            size = _CPU_TREE.size if tree_size is None and on_cpu else tree_size
-            tree = Eagle3TreeConfig() if size is None else Eagle3TreeConfig(size=size)
-            return Eagle3Drafter(self.eagle3_head, self.target, tree)
+            if tree_size is not None:
+                grown = Eagle3TreeConfig(size=tree_size)
+            else:
+                grown = _CPU_EAGLE3_TREE if on_cpu else Eagle3TreeConfig()
+            return Eagle3Drafter(self.eagle3_head, self.target, grown)
         raise ConfigError(
             f"no {decoder} head is loaded; give --{decoder}-model-name-or-path, or choose one "
             f"of {', '.join(self.decoders)}."
