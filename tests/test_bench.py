@@ -138,6 +138,22 @@ def test_loops_are_counted_apart():
     assert "loops" in table(summary)
 
 
+def test_tasks_have_figures_of_their_own():
+    """Prevents a decoder that loses on one kind of prompt from hiding it in the mean."""
+    runs = [
+        *(run(0, "baseline", plain(TEXT)), run(0, "dart", plain(TEXT))),
+        *(run(1, "baseline", plain(TEXT)), run(1, "dart", drafted(TEXT))),
+    ]
+    summary = summarize(runs, ["a", "b"], ["write", ""])
+    by_task = summary["decoders"]["dart"]["by_task"]
+    assert by_task["write"]["tau"] == 1
+    assert by_task[""]["tau"] == 2
+    assert by_task["write"]["prompts"] == by_task[""]["prompts"] == 1
+    assert by_task[""]["speedup"] == pytest.approx(2)
+    assert "write (1 prompts): dart 1.00x at tau 1.00" in table(summary)
+    assert "by_task" not in summarize(runs, ["a", "b"], ["write"] * 2)["decoders"]["dart"]
+
+
 def test_all_texts_in_loops_leave_no_figures():
     """Prevents a division by zero where nothing is left without loops."""
     entry = summarize([run(0, "baseline", plain(CIRCLES))], ["a"])["decoders"]["baseline"]

@@ -16,7 +16,8 @@ _EXPECTED = '{"prompt": "..."} or {"messages": [{"role": "...", "content": "..."
 class Prompt:
     """A conversation that waits for an answer.
 
-    name  its "id", else its line number; task  its "task", "" where there is none
+    name  its "id", else its line number
+    task  its "task" or "kind", "" where there is neither
     """
 
     name: str
@@ -52,7 +53,7 @@ def read_prompts(path: str | Path, limit: int | None = None) -> list[Prompt]:
 def _prompt(record: Any, number: str) -> Prompt:
     if not isinstance(record, dict):
         raise ValueError(f"{type(record).__name__} is no JSON object")
-    name, task = str(record.get("id", number)), str(record.get("task", ""))
+    name, task = str(record.get("id", number)), str(record.get("task", record.get("kind", "")))
     if isinstance(record.get("prompt"), str):
         return Prompt(name, ({"role": "user", "content": record["prompt"]},), task)
     messages = record.get("messages")

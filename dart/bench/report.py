@@ -18,11 +18,17 @@ from dart.stats import STAGES, RunStatistics, is_loop
 SCHEMA = 1
 
 
-def summarize(runs: Sequence[Run], names: Sequence[str]) -> dict[str, Any]:
+def summarize(
+    runs: Sequence[Run], names: Sequence[str], tasks: Sequence[str] | None = None
+) -> dict[str, Any]:
     """Figures of a benchmark: "decoders" by name, "prompts" one by one, "looping_prompts".
 
     names  of the prompts; speed-ups and identity are None where no baseline ran
+    tasks  of the prompts; where there are several, each decoder has figures "by_task"
     """
+    prompts_of: dict[str, set[int]] = {}
+    for prompt, task in enumerate(tasks or ()):
+        prompts_of.setdefault(task, set()).add(prompt)
     decoders = list(dict.fromkeys(run.decoder for run in runs))
     baseline = {
         run.prompt: run.statistics.tokens for run in reversed(runs) if run.decoder == BASELINE
@@ -38,6 +44,14 @@ def summarize(runs: Sequence[Run], names: Sequence[str]) -> dict[str, Any]:
             [run for run in without if run.decoder == name],
             [run for run in without if run.decoder == BASELINE],
         )
+        if len(prompts_of) > 1:
+            entry["by_task"] = {
+                task: _short(
+                    [r for r in runs if r.prompt in prompts and r.decoder == name],
+                    [r for r in runs if r.prompt in prompts and r.decoder == BASELINE],
+                )
+                for task, prompts in sorted(prompts_of.items())
+            }
         figures[name] = entry
     return {
         "decoders": figures,
@@ -280,7 +294,23 @@ def table(summary: dict[str, Any]) -> str:
             for name, entry in summary["decoders"].items()
         )
         lines.append(f"{len(looping)} texts end in loops; tau without them: {taus}")
+    lines += _task_lines(summary["decoders"])
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _task_lines(decoders: dict[str, Any]) -> list[str]:
+    """Tau and speed-up by task, one line each; none where there is one task."""
+    tasks = next(iter(decoders.values())).get("by_task", {})
+    return [
+        f"{task or 'no task'} ({first['prompts']} prompts): "
+        + ", ".join(
+            f"{name} {_number(entry['by_task'][task]['speedup'], '.2f')}x at tau "
+            f"{_number(entry['by_task'][task]['tau'], '.2f')}"
+            for name, entry in decoders.items()
+            if name != BASELINE
+        )
+        for task, first in tasks.items()
+    ]
 
 
 def _number(value: float | None, form: str) -> str:

@@ -81,7 +81,9 @@ def main(argv: Sequence[str]) -> int:
         warm_up=args.warm_up,
         progress=Progress(len(prompts) * args.repeats * len(decoders), sys.stderr),
     )
-    summary = summarize(runs, [prompt.name for prompt in prompts])
+    summary = summarize(
+        runs, [prompt.name for prompt in prompts], [prompt.task for prompt in prompts]
+    )
     print(table(summary))
     if args.json:
         settings = {
