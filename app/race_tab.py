@@ -34,6 +34,7 @@ def race_tab(
 ) -> RaceTab:
     """The race page."""
     visit = gr.State(Visit())
+    number = gr.Number(0, visible=False)  # of the visitor's race, for what follows it
     prompt, run, stop = composer("", "What shall they write?", "Run", autofocus=True)
     with gr.Row(elem_id="presets"):
         presets = [
@@ -81,13 +82,16 @@ def race_tab(
     def prepare(mine: Visit, text: str, names: Any, mode: Any, *values: Any) -> tuple:
         settings = Settings.from_form("", *values)
         handlers.prepare(mine, Request.checked(text, names, mode, settings))
-        return mine.view(), gr.Button(interactive=False), gr.Button(interactive=True)
+        on, off = gr.Button(interactive=True), gr.Button(interactive=False)
+        return mine.view(), off, on, mine.number
 
     def follow(mine: Visit) -> Iterator[Any]:
         for news in handlers.run(mine):
             yield (gr.skip() if news is None else news), gr.skip()
 
-    def settle(mine: Visit) -> tuple:
+    def settle(mine: Visit, number: float) -> tuple:
+        if not handlers.is_at(mine, int(number)):
+            return tuple([gr.skip()] * 4)
         ended = handlers.settle(mine)
         shown = mine.view() if ended else gr.skip()
         idle, off = gr.Button(interactive=True), gr.Button(interactive=False)
@@ -100,7 +104,7 @@ def race_tab(
 
     options = [prompt, panes, mode, *form.inputs]
     prepared = gr.on(
-        [prompt.submit, run.click], toasts(prepare), [visit, *options], [view, run, stop],
+        [prompt.submit, run.click], toasts(prepare), [visit, *options], [view, run, stop, number],
         validator=validate_prompt, **FREE,
     )  # fmt: skip
     raced = prepared.success(
@@ -112,10 +116,10 @@ def race_tab(
         show_progress_on=queue,
         **ON_THE_ENGINE,
     )
-    # Exactly one of the two comes, after an end, a stop, an error or a full queue. `then` comes
-    # beside `failure` after a stop: a second settling, which may meet what was begun since.
+    # One of the two comes after an end, an error or a full queue; after a stop sometimes both, and
+    # the second may meet a race begun since: hence the number.
     for ended in (raced.success, raced.failure):
-        ended(toasts(settle), [visit], [view, run, stop, status], **AT_ONCE)
+        ended(toasts(settle), [visit, number], [view, run, stop, status], **AT_ONCE)
     stop.click(handlers.halt, [visit], None, cancels=[raced], **AT_ONCE)
     for preset, button in zip(PRESETS, presets, strict=True):
         button.click(partial(offer, preset), None, [prompt, form.temperature, why], **AT_ONCE)

@@ -74,12 +74,18 @@ class PageSession:
     def _run(self, button: str, form: dict[str, Any]) -> Any:
         """Press a button, follow what it begins to its end; the last value of its first output."""
         pressed = self._event(button, "click")
-        self._queued(pressed, form)
+        self._keep(pressed, self._queued(pressed, form))
         followed = self._after(pressed)
         try:
             return self._queued(followed, {})[0]
         finally:
             self._at_once(self._after(followed), {})  # what settles it, however it ended
+
+    def _keep(self, event: int, data: list[Any]) -> None:
+        """Remember an event's outputs: the page sends them along with what comes after."""
+        for part, value in zip(self._dependencies[event]["outputs"], data, strict=True):
+            if not isinstance(value, dict):  # else properties, or a value of the page's own panes
+                self._values[part] = value
 
     def _event(self, elem_id: str, name: str) -> int:
         target = [self._ids[elem_id], name]
