@@ -66,6 +66,11 @@ class Conversation:
         """True from the question until the answer is settled."""
         return bool(self.turns) and self.turns[-1].state != "done"
 
+    @property
+    def number(self) -> int:
+        """Of the last turn; an answer that is awaited has its own."""
+        return self.turns[-1].id if self.turns else 0
+
     def messages(self) -> list[Message]:
         """What the model is to see: all but the pending answer and questions that got none."""
         turns = self.turns[:-1] if self.is_busy else self.turns

@@ -10,7 +10,15 @@ import gradio as gr
 from app.chat import ChatHandlers, Conversation
 from app.components import chat_pane, composer, metrics_strip
 from app.engine import Engine
-from app.events import AT_ONCE, FREE, ON_THE_ENGINE, toasts, toasts_while, validate_prompt
+from app.events import (
+    AT_ONCE,
+    FREE,
+    ON_THE_ENGINE,
+    has_moved_on,
+    toasts,
+    toasts_while,
+    validate_prompt,
+)
 from app.header import status_view
 from app.presets import examples
 from app.settings import DECODER_LABELS, Settings
@@ -22,6 +30,7 @@ def chat_tab(engine: Engine, hz: float, status: gr.HTML, form: SettingsForm) -> 
     """The chat; returns the decoder choice, which depends on what gets loaded."""
     prompts = examples()
     conversation = gr.State(Conversation())
+    number = gr.Number(0, visible=False)  # of the answer that is awaited, for what follows it
     with gr.Row(elem_id="chat-page"):
         with gr.Column(elem_id="chat-main", scale=1, min_width=0):
             pane = chat_pane({"turns": [], "busy": False}, elem_id="chat", examples=prompts)
@@ -46,7 +55,7 @@ def chat_tab(engine: Engine, hz: float, status: gr.HTML, form: SettingsForm) -> 
 
     handlers = ChatHandlers(engine, hz)
     settings = [decoder, *form.inputs]
-    pending = [pane, numbers, prompt, run, stop, again, undo]
+    pending = [number, pane, numbers, prompt, run, stop, again, undo]
     settled = [pane, numbers, run, stop, again, undo, status]
 
     def buttons(is_busy: bool) -> tuple:
@@ -54,7 +63,8 @@ def chat_tab(engine: Engine, hz: float, status: gr.HTML, form: SettingsForm) -> 
         return idle, gr.Button(interactive=is_busy), idle, idle
 
     def started(talk: Conversation, prompt: Any) -> tuple:
-        return talk.chat_view(), talk.metrics_view(), prompt, *buttons(is_busy=True)
+        views = talk.chat_view(), talk.metrics_view()
+        return talk.number, *views, prompt, *buttons(is_busy=True)
 
     def ask(talk: Conversation, text: str, *values: Any) -> tuple:
         handlers.ask(talk, text, Settings.from_form(*values))
@@ -87,7 +97,9 @@ def chat_tab(engine: Engine, hz: float, status: gr.HTML, form: SettingsForm) -> 
             else:
                 yield talk.chat_view(), talk.metrics_view(), gr.skip()
 
-    def settle(talk: Conversation) -> tuple:
+    def settle(talk: Conversation, number: float | None) -> tuple:
+        if has_moved_on(talk, number):
+            return tuple([gr.skip()] * len(settled))
         handlers.settle(talk)
         views = talk.chat_view(), talk.metrics_view()
         return *views, *buttons(is_busy=False), status_view(engine)
@@ -98,7 +110,7 @@ def chat_tab(engine: Engine, hz: float, status: gr.HTML, form: SettingsForm) -> 
 
     def forget(talk: Conversation) -> tuple:
         handlers.clear(talk)
-        return settle(talk)
+        return settle(talk, None)
 
     asked = [
         gr.on(
@@ -121,10 +133,8 @@ def chat_tab(engine: Engine, hz: float, status: gr.HTML, form: SettingsForm) -> 
             show_progress_on=queue,
             **ON_THE_ENGINE,
         )
-        # Exactly one of the two comes, after an end, a stop, an error or a full queue. `then` comes
-        # beside `failure` after a stop: a second settling, which may meet what was begun since.
         for ended in (answered.success, answered.failure):
-            ended(toasts(settle), [conversation], settled, **AT_ONCE)
+            ended(toasts(settle), [conversation, number], settled, **AT_ONCE)
         runs.append(answered)
     stop.click(handlers.halt, [conversation], None, cancels=runs, **AT_ONCE)
     undo.click(toasts(take_back), [conversation], [pane, numbers, prompt], **AT_ONCE)

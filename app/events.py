@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import html
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import gradio as gr
 
@@ -19,6 +19,25 @@ QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 FREE: dict[str, Any] = {**QUIET, "concurrency_limit": None}
 AT_ONCE: dict[str, Any] = {**QUIET, "queue": False}
 ON_THE_ENGINE: dict[str, Any] = {"concurrency_id": ENGINE_QUEUE, "concurrency_limit": 1}
+
+
+class Visited(Protocol):
+    """What a page keeps of a visitor; `number` tells what was begun last from all before."""
+
+    @property
+    def is_busy(self) -> bool: ...
+
+    @property
+    def number(self) -> int: ...
+
+
+def has_moved_on(mine: Visited, number: float | None) -> bool:
+    """Whether something else has begun since what an event of this number is to settle.
+
+    One of `success` and `failure` comes after an end, an error or a full queue. After a stop both
+    may come, and the second late.
+    """
+    return mine.is_busy and mine.number != number
 
 
 def toast(error: DartError) -> gr.Error:

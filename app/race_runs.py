@@ -117,10 +117,6 @@ class RaceHandlers:
         if visit.trace is not None:
             visit.trace.race.stop.set()
 
-    def is_at(self, visit: Visit, number: int) -> bool:
-        """Whether this is the visitor's latest race."""
-        return visit.number == number
-
     def settle(self, visit: Visit) -> bool:
         """Bring the race to its end, however it ended; whether there was one to end."""
         if not visit.is_busy:

@@ -11,7 +11,15 @@ import gradio as gr
 
 from app.components import STATIC, composer
 from app.engine import Engine
-from app.events import AT_ONCE, FREE, ON_THE_ENGINE, toasts, toasts_while, validate_prompt
+from app.events import (
+    AT_ONCE,
+    FREE,
+    ON_THE_ENGINE,
+    has_moved_on,
+    toasts,
+    toasts_while,
+    validate_prompt,
+)
 from app.header import status_view
 from app.link import read_link
 from app.presets import PRESETS, Preset
@@ -89,8 +97,8 @@ def race_tab(
         for news in handlers.run(mine):
             yield (gr.skip() if news is None else news), gr.skip()
 
-    def settle(mine: Visit, number: float) -> tuple:
-        if not handlers.is_at(mine, int(number)):
+    def settle(mine: Visit, number: float | None) -> tuple:
+        if has_moved_on(mine, number):
             return tuple([gr.skip()] * 4)
         ended = handlers.settle(mine)
         shown = mine.view() if ended else gr.skip()
@@ -116,8 +124,6 @@ def race_tab(
         show_progress_on=queue,
         **ON_THE_ENGINE,
     )
-    # One of the two comes after an end, an error or a full queue; after a stop sometimes both, and
-    # the second may meet a race begun since: hence the number.
     for ended in (raced.success, raced.failure):
         ended(toasts(settle), [visit, number], [view, run, stop, status], **AT_ONCE)
     stop.click(handlers.halt, [visit], None, cancels=[raced], **AT_ONCE)

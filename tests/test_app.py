@@ -16,7 +16,7 @@ from app import layout, queue_full, views
 from app.app import main, parser
 from app.chat import ChatHandlers, Conversation
 from app.engine import Engine, NotReadyError
-from app.events import toast
+from app.events import has_moved_on, toast
 from app.header import offer, status_view
 from app.link import read_link
 from app.presets import PRESETS
@@ -292,6 +292,20 @@ def test_a_second_question_waits_for_the_first_answer():
     handlers.settle(conversation)
     assert conversation.turns[-1].note == "stopped before it began"
     handlers.ask(conversation, "another", GREEDY)
+
+
+def test_what_settles_an_answer_leaves_the_next_one_alone():
+    """After a stop Gradio may say so twice, and the second time a new answer may be on."""
+    conversation, handlers = Conversation(), ChatHandlers(fake_engine())
+    assert not has_moved_on(conversation, 0)
+    handlers.ask(conversation, "story", GREEDY)
+    first = conversation.number
+    assert not has_moved_on(conversation, first)
+    handlers.settle(conversation)
+    assert not has_moved_on(conversation, first)
+    handlers.ask_again(conversation, GREEDY)
+    assert has_moved_on(conversation, first)
+    assert not has_moved_on(conversation, conversation.number)
 
 
 def test_a_stopped_answer_keeps_its_text_and_the_chat_goes_on():
