@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dart.config import NGRAM_SOURCES
 from dart.errors import CheckpointError
+from dart.ngram import MAX_ORDER
 
 FILE = "acceptance.json"
 
@@ -59,7 +60,8 @@ def load_acceptance(folder: Path) -> dict[str, AcceptanceModel]:
         return {}
     try:
         content = json.loads(path.read_text("utf-8"))
-        return {name: _model(values) for name, values in content.items() if name in NGRAM_SOURCES}
+        known = {name: values for name, values in content.items() if name in NGRAM_SOURCES}
+        return {name: _model(values, name in ("context", "both")) for name, values in known.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise CheckpointError(
             f"{path} is no acceptance model: {error}. Fit it again (python -m dart train "
@@ -67,21 +69,23 @@ def load_acceptance(folder: Path) -> dict[str, AcceptanceModel]:
         ) from error
 
 
-def _model(values: Mapping[str, Any]) -> AcceptanceModel:
-    context = values.get("context")
-    model = AcceptanceModel(
-        _coefficients(values["coefficients"]), None if context is None else _coefficients(context)
-    )
-    if model.context is not None and len(model.context) != len(model.coefficients):
+def _model(values: Mapping[str, Any], has_context: bool) -> AcceptanceModel:
+    coefficients = _coefficients(values["coefficients"])
+    if not has_context:
+        return AcceptanceModel(coefficients)
+    context = _coefficients(values["context"])
+    if len(context) != len(coefficients):
         raise ValueError("its two parts have different numbers of levels")
-    return model
+    return AcceptanceModel(coefficients, context)
 
 
 def _coefficients(values: Any) -> NDArray[np.float32]:
     array = np.array(values, np.float32)
-    if array.ndim != 3 or array.size == 0 or array.shape[2] != 3 or not (np.abs(array) < 1e6).all():
+    is_shaped = array.ndim == 3 and array.shape[0] > 0 and array.shape[2] == 3
+    if not is_shaped or not 1 <= array.shape[1] <= MAX_ORDER or not (np.abs(array) < 1e6).all():
         raise ValueError(
-            f"it holds {list(array.shape)}, expected finite numbers [levels, matched lengths, 3]"
+            f"it holds {list(array.shape)}, expected finite numbers [levels, matched lengths, 3] "
+            f"with 1 to {MAX_ORDER} matched lengths"
         )
     return array
 

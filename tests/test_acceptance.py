@@ -70,7 +70,10 @@ def test_a_file_says_what_was_saved(tmp_path: Path) -> None:
      '{"static": {"coefficients": [[[1, 2, NaN]]]}}',
      '{"static": {"coefficients": [[[1, 2, "x"]]]}}',
      '{"static": {"coefficients": [[[1, 2], [1, 2, 3]]]}}',
-     '{"both": {"coefficients": [[[1, 2, 3]]], "context": [[[1, 2, 3]], [[1, 2, 3]]]}}'],
+     '{"both": {"coefficients": [[[1, 2, 3]]], "context": [[[1, 2, 3]], [[1, 2, 3]]]}}',
+     '{"both": {"coefficients": [[[1, 2, 3]]]}}',
+     '{"context": {"coefficients": [[[1, 2, 3]]], "context": [[[1, 2, 3], [1, 2, 3], [1, 2, 3], '
+     '[1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2, 3]]]}}'],
 )  # fmt: skip
 def test_a_damaged_file_is_one_clear_error(tmp_path: Path, text: str) -> None:
     """A traceback from json or numpy helps nobody."""

@@ -228,6 +228,8 @@ def test_bench_writes_its_figures(capsys, flags, tmp_path):
         ["--prompts", "absent.jsonl"],
         ["--decoders", "baseline,nope"],
         ["--decoders", "baseline,dart:nope"],
+        ["--decoders", "baseline,dart:"],
+        ["--decoders", "baseline,eagle3:static"],
     ],
 )
 def test_bench_refuses_before_it_runs(capsys, flags, tmp_path, more):

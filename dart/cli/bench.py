@@ -68,8 +68,8 @@ def main(argv: Sequence[str]) -> int:
     from dart.bench.run import Progress, run_benchmark
 
     for name in names:  # a missing head is reported before the first run
-        decoder, _, ngram = name.partition(":")
-        model.new_drafter(decoder, args.tree_size, ngram or args.ngram)
+        decoder, ngram = _parts(name, args)
+        model.new_drafter(decoder, args.tree_size, ngram)
     decoders = {name: _decode(model, name, args) for name in names}
     if args.hf_generate:
         decoders[STOCK] = _stock(model)
@@ -120,9 +120,17 @@ def _check(args: argparse.Namespace) -> list[str]:
     return names
 
 
+def _parts(name: str, args: argparse.Namespace) -> tuple[str, str | None]:
+    """A decoder of --decoders, and where it reads n-grams."""
+    decoder, colon, ngram = name.partition(":")
+    if colon and decoder != "dart":
+        raise ConfigError(f"--decoders names {name!r}; only dart reads n-grams.")
+    return decoder, ngram if colon else args.ngram
+
+
 def _decode(model: DartModel, name: str, args: argparse.Namespace) -> Decode:
-    decoder, _, ngram = name.partition(":")
-    options = {**stream_options(args), "ngram": ngram or args.ngram}
+    decoder, ngram = _parts(name, args)
+    options = {**stream_options(args), "ngram": ngram}
 
     def decode(ids: list[int], max_new_tokens: int) -> Iterator[Step]:
         return model.stream(ids, decoder, **{**options, "max_new_token_num": max_new_tokens})
