@@ -18,6 +18,7 @@ from tests.visitors import (
     Question,
     Visitor,
     answered_alone,
+    late_growth,
     problems,
     questions_of,
     summarize,
@@ -104,7 +105,9 @@ def test_the_figures_say_what_went_wrong():
     assert figures["not_right"][0]["detail"] == "nothing came"
     found = problems(answers, growth=MAX_GROWTH_BYTES + 1)
     assert len(found) == 3
-    memory = {"samples": [{"seconds": 0, "bytes": 1e6}, {"seconds": 5, "bytes": 3e6}]}
+    samples = [{"seconds": at, "bytes": held} for at, held in ((0, 1e6), (3, 2e6), (5, 3e6))]
+    assert late_growth(samples, 2.5) == 1e6
+    memory = {"samples": samples, "late_growth_bytes": 1e6}
     said = table({**figures, "memory": memory, "problems": found, "settings": {"visitors": 2}})
     assert "PROBLEM: 1 answers were lost" in said
-    assert "1 MB before, 3 at most, 3 after" in said
+    assert "1 MB before, 3 at most, 3 after, +1 since half time" in said
