@@ -23,6 +23,8 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  // Takes the pages read so far out of the process's memory; they are mapped again when touched.
+  void release() const;
 
  private:
   const std::byte* data_ = nullptr;
