@@ -49,11 +49,7 @@ void write_children(const Column<NodeId>& column, EliasFanoEncoder& encoder, Pul
 
 StoreEncoder::StoreEncoder(int order, std::int64_t root_count, ValueCoding coding,
                            WritableBytes& bytes, std::string scratch, EncodeLimits limits)
-    : coding_(coding),
-      bytes_(bytes),
-      scratch_(std::move(scratch)),
-      limits_(std::move(limits)),
-      suffix_scratch_("") {
+    : coding_(coding), bytes_(bytes), scratch_(std::move(scratch)), limits_(std::move(limits)) {
   if (order < 1 || order > kMaxOrder) throw std::invalid_argument("a store has 1 to 8 levels");
   if (coding.kind == ValueKind::kQuantised) (void)Quantiser(coding.bits);  // checks the bits
   std::copy(std::begin(kMagic), std::end(kMagic), header_.magic);
@@ -223,7 +219,8 @@ Remapper StoreEncoder::remap(const LevelColumns& level, Pulse& pulse) const {
   const Column<NodeId> starts =
       is_of_root ? Column<NodeId>(std::span<const NodeId>(root_children_)) : two_before_.children;
   const std::size_t memory = limits_.memory_bytes - std::min(limits_.memory_bytes, kOtherMemory);
-  Remapper remapper(starts, before_.tokens, memory, scratch("codes"), suffixes_path(), !is_last());
+  Remapper remapper(starts, before_.tokens, memory, level.tokens.size(), scratch("codes"),
+                    suffixes_path(), !is_last());
   ColumnReader<Token> tokens(level.tokens);
   ColumnReader<NodeId> suffixes(suffixes_);
   for_each_run(before_.children, [&](std::uint64_t parent, NodeId begin, NodeId end) {

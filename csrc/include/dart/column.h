@@ -93,9 +93,14 @@ class ColumnReader {
 template <typename Value>
 class ScratchColumn {
  public:
-  // Without a path it is kept in memory. A file's earlier contents are dropped.
-  explicit ScratchColumn(const std::string& path) : path_(path) {
-    if (path.empty()) return;
+  ScratchColumn() = default;  // an empty one, in memory
+  // For `size` values. Without a path they are kept in memory. A file's earlier contents are
+  // dropped.
+  ScratchColumn(const std::string& path, std::uint64_t size) : path_(path) {
+    if (path.empty()) {
+      values_.reserve(static_cast<std::size_t>(size));
+      return;
+    }
     file_ = WorkFile(path, path, WorkFile::Mode::kOpenOrNew);
     file_.resize(0);
   }

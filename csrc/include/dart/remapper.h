@@ -22,10 +22,12 @@ namespace dart {
 class Remapper {
  public:
   // `starts`: where the children of the suffixes begin, as a level's `children`; `tokens`: of
-  // these. Results go to columns at the paths (see ScratchColumn), suffixes only if `has_suffixes`.
-  // Memory: about memory_bytes, or 24 bytes for each token of the longest run.
+  // these. Results for `nodes` go to columns at the paths (see ScratchColumn), suffixes only if
+  // `has_suffixes`.
+  // Memory: about memory_bytes, or 20 bytes for each token of the longest run.
   Remapper(const Column<NodeId>& starts, const Column<Token>& tokens, std::size_t memory_bytes,
-           const std::string& codes_path, const std::string& suffixes_path, bool has_suffixes);
+           std::uint64_t nodes, const std::string& codes_path, const std::string& suffixes_path,
+           bool has_suffixes);
 
   // The siblings begin .. end - 1, whose context has its suffix at `suffix` or, kNoNode, has none.
   void add(NodeId suffix, ColumnReader<Token>& tokens, NodeId begin, NodeId end);
@@ -41,10 +43,12 @@ class Remapper {
 
  private:
   struct Run {
-    NodeId suffix;
+    NodeId suffix;  // from locate() on: the first of its children
+    std::uint32_t children;
     std::uint32_t begin;  // places in the arrays below
     std::uint32_t end;
   };
+  void locate();
   void look_up(const Run& run);
   void flush();
 
