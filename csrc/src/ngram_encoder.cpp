@@ -220,7 +220,7 @@ Remapper StoreEncoder::remap(const LevelColumns& level, Pulse& pulse) const {
       is_of_root ? Column<NodeId>(std::span<const NodeId>(root_children_)) : two_before_.children;
   const std::size_t memory = limits_.memory_bytes - std::min(limits_.memory_bytes, kOtherMemory);
   Remapper remapper(starts, before_.tokens, memory, level.tokens.size(), scratch("codes"),
-                    suffixes_path(), !is_last());
+                    suffixes_path(), !is_last(), pulse);
   ColumnReader<Token> tokens(level.tokens);
   ColumnReader<NodeId> suffixes(suffixes_);
   for_each_run(before_.children, [&](std::uint64_t parent, NodeId begin, NodeId end) {

@@ -11,15 +11,18 @@ namespace {
 constexpr std::size_t kNodeBytes = 24 + sizeof(Token) + sizeof(std::uint32_t) + sizeof(NodeId);
 // What stays in the processor's cache: there, order does not matter.
 constexpr std::size_t kCachedBytes = std::size_t{1} << 18;
+constexpr std::size_t kMostNodes = std::size_t{1} << 31;  // places in a run are 32 bits wide
+constexpr std::size_t kPerBeat = std::size_t{1} << 20;
 
 }  // namespace
 
 Remapper::Remapper(const Column<NodeId>& starts, const Column<Token>& tokens,
                    std::size_t memory_bytes, std::uint64_t nodes, const std::string& codes_path,
-                   const std::string& suffixes_path, bool has_suffixes)
-    : is_on_disk_(!tokens.is_in_memory()),
+                   const std::string& suffixes_path, bool has_suffixes, Pulse& pulse)
+    : pulse_(pulse),
+      is_on_disk_(!tokens.is_in_memory()),
       has_suffixes_(has_suffixes),
-      capacity_((is_on_disk_ ? memory_bytes : std::min(memory_bytes, kCachedBytes)) / kNodeBytes),
+      capacity_(std::min((is_on_disk_ ? memory_bytes : kCachedBytes) / kNodeBytes, kMostNodes)),
       starts_(starts),
       level_(tokens),
       codes_(codes_path, nodes),
@@ -44,11 +47,17 @@ void Remapper::flush() {
   found_codes_.assign(tokens_.size(), 0);
   found_suffixes_.assign(has_suffixes_ ? tokens_.size() : 0, kNoNode);
   if (is_on_disk_) {
-    std::sort(runs_.begin(), runs_.end(),
-              [](const Run& left, const Run& right) { return left.suffix < right.suffix; });
+    std::size_t compared = 0;
+    std::sort(runs_.begin(), runs_.end(), [&](const Run& left, const Run& right) {
+      if (++compared % kPerBeat == 0) pulse_.wait();
+      return left.suffix < right.suffix;
+    });
   }
   locate();
-  for (std::size_t i = 0; i < runs_.size(); ++i) look_up(runs_[i]);
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    if (i % kPerBeat == 0) pulse_.wait();
+    look_up(runs_[i]);
+  }
   codes_.append(found_codes_);
   suffixes_.append(found_suffixes_);
   runs_.clear();
@@ -57,7 +66,9 @@ void Remapper::flush() {
 
 // A pass of its own, so that the processor waits for many places at a time.
 void Remapper::locate() {
-  for (Run& run : runs_) {
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    if (i % kPerBeat == 0) pulse_.wait();
+    Run& run = runs_[i];
     const NodeId start = starts_[run.suffix];
     run.children = static_cast<std::uint32_t>(starts_[run.suffix + 1] - start);
     run.suffix = start;

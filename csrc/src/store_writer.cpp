@@ -1,6 +1,4 @@
 // The ways to a whole store file: from memory, and from levels on disk.
-#include <sys/stat.h>
-
 #include <array>
 #include <cstring>
 #include <filesystem>
@@ -24,7 +22,7 @@ void encode(const StoreData& data, ValueCoding coding, WritableBytes& bytes) {
 struct Checkpoint {
   struct Column {
     std::uint64_t bytes;
-    std::int64_t changed;  // in nanoseconds
+    std::int64_t changed;  // in the clock's ticks
   };
   std::uint64_t version = 1;
   std::uint64_t bits = 0;
@@ -49,10 +47,10 @@ struct Checkpoint {
 static_assert(std::has_unique_object_representations_v<Checkpoint>);
 
 Checkpoint::Column examine(const std::string& path) {
-  struct stat status{};
-  if (::stat(path.c_str(), &status) != 0) return {};
-  return {static_cast<std::uint64_t>(status.st_size),
-          std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+  std::error_code error;
+  const std::uint64_t bytes = std::filesystem::file_size(path, error);
+  const auto changed = std::filesystem::last_write_time(path, error);
+  return {bytes, static_cast<std::int64_t>(changed.time_since_epoch().count())};
 }
 
 // Names of the files that are kept between two calls.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dart/column.h"
+#include "dart/pulse.h"
 #include "dart/store_data.h"
 
 namespace dart {
@@ -24,10 +25,11 @@ class Remapper {
   // `starts`: where the children of the suffixes begin, as a level's `children`; `tokens`: of
   // these. Results for `nodes` go to columns at the paths (see ScratchColumn), suffixes only if
   // `has_suffixes`.
-  // Memory: about memory_bytes, or 20 bytes for each token of the longest run.
+  // Memory: about memory_bytes, or 20 bytes for each token of the longest run. `pulse` beats where
+  // a look-up of many runs takes long.
   Remapper(const Column<NodeId>& starts, const Column<Token>& tokens, std::size_t memory_bytes,
            std::uint64_t nodes, const std::string& codes_path, const std::string& suffixes_path,
-           bool has_suffixes);
+           bool has_suffixes, Pulse& pulse);
 
   // The siblings begin .. end - 1, whose context has its suffix at `suffix` or, kNoNode, has none.
   void add(NodeId suffix, ColumnReader<Token>& tokens, NodeId begin, NodeId end);
@@ -52,6 +54,7 @@ class Remapper {
   void look_up(const Run& run);
   void flush();
 
+  Pulse& pulse_;
   bool is_on_disk_;
   bool has_suffixes_;
   std::size_t capacity_;
