@@ -18,6 +18,7 @@ LEVELS = [
     {"errors", "stats", "folders", "__init__"},
     {"config", "tree", "text", "hub", "packing", "_core", "pure"},
     {"native"},
+    {"ngram_build"},
     {"ngram", "cache"},
     {"context_store", "layers", "drafter", "sampling", "verify", "acceptance"},
     {"search"},

@@ -112,19 +112,14 @@ def _files_at_url(url: str, is_data: Callable[[str], bool]) -> list[File]:
     with _answering(url):
         system, path = _system(url)
         if glob.has_magic(path):
-            found = system.glob(path, detail=True)
+            names = system.glob(path)
         elif system.isdir(path):
-            found = system.find(path, detail=True)
-            found = {name: facts for name, facts in found.items() if is_data(name)}
-        elif system.isfile(path):
-            found = {path: system.info(path)}
+            names = [name for name in system.find(path) if is_data(name)]
         else:
-            found = {}
-    return [
-        _with_version(system.unstrip_protocol(name), found[name])
-        for name in sorted(found)
-        if found[name]["type"] == "file"
-    ]
+            names = [path] if system.isfile(path) else []
+        # info even where the listing has details: some systems tell them in other words there.
+        found = [(system.unstrip_protocol(name), system.info(name)) for name in sorted(names)]
+    return [_with_version(name, facts) for name, facts in found if facts["type"] == "file"]
 
 
 def _remote(url: str) -> File | None:
