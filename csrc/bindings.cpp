@@ -3,6 +3,7 @@
 // Arrays cross as C-contiguous numpy arrays of the exact dtype (noconvert); dart/ngram.py and
 // dart/search.py convert. FormatError becomes dart.errors.NgramFormatError, FileError
 // dart.errors.CheckpointError, std::invalid_argument ValueError.
+#include <pybind11/functional.h>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -22,6 +23,7 @@
 #include "dart/ngram_store.h"
 #include "dart/tree_search.h"
 #include "dart/trie_import.h"
+#include "dart/window_runs.h"
 
 namespace py = pybind11;
 
@@ -207,7 +209,9 @@ PYBIND11_MODULE(_core, module) {
            "(int32), lengths (int32), probabilities (float32) of what has followed.");
 
   py::class_<dart::NgramBuilder>(module, "NgramBuilder", "Counts n-grams of token sequences.")
-      .def(py::init<int>(), py::arg("order"))
+      .def(py::init<int, std::size_t>(), py::arg("order"), py::arg("capacity"))
+      .def_property_readonly("num_tokens", &dart::NgramBuilder::token_count)
+      .def_property_readonly("size", &dart::NgramBuilder::size)
       .def(
           "add",
           [](dart::NgramBuilder& builder, const Array<dart::Token>& sequence) {
@@ -216,12 +220,41 @@ PYBIND11_MODULE(_core, module) {
           py::arg("sequence").noconvert(), "Add one sequence, int32 [n].")
       .def(
           "write",
-          [](const dart::NgramBuilder& builder, const std::string& path, bool exact, int bits) {
-            dart::write_store(builder.build(), path, value_coding(exact, bits));
+          [](const dart::NgramBuilder& builder, const std::string& path, bool exact, int bits,
+             const std::vector<dart::Count>& min_counts) {
+            dart::write_store(builder.build(min_counts), path, value_coding(exact, bits));
           },
-          py::arg("path"), py::kw_only(), py::arg("exact"), py::arg("bits"),
+          py::arg("path"), py::kw_only(), py::arg("exact"), py::arg("bits"), py::arg("min_counts"),
           py::call_guard<py::gil_scoped_release>(),
-          "Count, and write the store; the file appears whole or not at all.");
+          "Count, and write the store; the file appears whole or not at all.")
+      .def("write_run", &dart::NgramBuilder::write_run, py::arg("path"),
+           py::call_guard<py::gil_scoped_release>(), "Count, and write the windows as a run.")
+      .def("clear", &dart::NgramBuilder::clear, "Forget all sequences.");
+
+  module.def(
+      "combine_runs",
+      [](const std::vector<std::string>& runs, int order, const std::string& destination,
+         std::size_t memory, const dart::Advance& advance) {
+        dart::combine_runs(runs, order, destination, memory, advance);
+      },
+      py::arg("runs"), py::arg("order"), py::arg("destination"), py::kw_only(), py::arg("memory"),
+      py::arg("advance"), py::call_guard<py::gil_scoped_release>(), "Make one run of several.");
+
+  module.def(
+      "merge_runs",
+      [](const std::vector<std::string>& runs, int order, std::int64_t begin, std::int64_t end,
+         const std::vector<dart::Count>& min_counts, const std::string& prefix, std::size_t memory,
+         const dart::Advance& advance) {
+        dart::merge_runs(runs, order, {begin, end}, min_counts, prefix, memory, advance);
+      },
+      py::arg("runs"), py::arg("order"), py::arg("begin"), py::arg("end"), py::arg("min_counts"),
+      py::arg("prefix"), py::kw_only(), py::arg("memory"), py::arg("advance"),
+      py::call_guard<py::gil_scoped_release>(),
+      "Merge what begins with the tokens begin .. end - 1 into levels.");
+
+  module.def("join_level", &dart::join_level, py::arg("parts"), py::arg("level"), py::arg("order"),
+             py::arg("prefix"), py::kw_only(), py::arg("advance"),
+             py::call_guard<py::gil_scoped_release>(), "Join a level of parts.");
 
   module.def(
       "import_trie",
