@@ -8,6 +8,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -21,6 +22,7 @@
 #include "dart/ngram_builder.h"
 #include "dart/ngram_encoder.h"
 #include "dart/ngram_store.h"
+#include "dart/progress.h"
 #include "dart/tree_search.h"
 #include "dart/trie_import.h"
 #include "dart/window_runs.h"
@@ -141,6 +143,21 @@ py::tuple match(const dart::ContextStore& store, const Array<dart::Token>& path,
 
 dart::ValueCoding value_coding(bool exact, int bits) {
   return exact ? dart::ValueCoding::exact() : dart::ValueCoding::quantised(bits);
+}
+
+// `callback` (or None) as the Progress of a job that runs without the interpreter lock. Also lets
+// Ctrl-C through. `callback` must outlive it.
+dart::Progress progress_of(const py::object& callback) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kInterval = std::chrono::milliseconds(100);  // taking the lock may take a while
+  return [&callback, next = Clock::time_point{}](const std::string& stage, double done,
+                                                 double total) mutable {
+    if (Clock::now() < next) return;
+    next = Clock::now() + kInterval;
+    const py::gil_scoped_acquire lock;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    if (!callback.is_none()) callback(stage, done, total);
+  };
 }
 
 py::list level_sizes(const dart::NgramStore& store) {
