@@ -3,7 +3,6 @@
 // Arrays cross as C-contiguous numpy arrays of the exact dtype (noconvert); dart/ngram.py and
 // dart/search.py convert. FormatError becomes dart.errors.NgramFormatError, FileError
 // dart.errors.CheckpointError, std::invalid_argument ValueError.
-#include <pybind11/functional.h>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -149,7 +148,7 @@ dart::ValueCoding value_coding(bool exact, int bits) {
 // Ctrl-C through. `callback` must outlive it.
 dart::Progress progress_of(const py::object& callback) {
   using Clock = std::chrono::steady_clock;
-  constexpr auto kInterval = std::chrono::milliseconds(100);  // taking the lock may take a while
+  static constexpr auto kInterval = std::chrono::milliseconds(100);  // taking the lock may take a while
   return [&callback, next = Clock::time_point{}](const std::string& stage, double done,
                                                  double total) mutable {
     if (Clock::now() < next) return;
@@ -236,6 +235,13 @@ PYBIND11_MODULE(_core, module) {
           },
           py::arg("sequence").noconvert(), "Add one sequence, int32 [n].")
       .def(
+          "add_piece",
+          [](dart::NgramBuilder& builder, const Array<dart::Token>& piece, std::size_t starts) {
+            builder.add(span_of(piece), starts);
+          },
+          py::arg("piece").noconvert(), py::arg("starts"),
+          "Add a piece of a sequence, int32 [n], with the n-grams that begin in its first tokens.")
+      .def(
           "write",
           [](const dart::NgramBuilder& builder, const std::string& path, bool exact, int bits,
              const std::vector<dart::Count>& min_counts) {
@@ -244,34 +250,71 @@ PYBIND11_MODULE(_core, module) {
           py::arg("path"), py::kw_only(), py::arg("exact"), py::arg("bits"), py::arg("min_counts"),
           py::call_guard<py::gil_scoped_release>(),
           "Count, and write the store; the file appears whole or not at all.")
-      .def("write_run", &dart::NgramBuilder::write_run, py::arg("path"),
-           py::call_guard<py::gil_scoped_release>(), "Count, and write the windows as a run.")
+      .def(
+          "write_run",
+          [](const dart::NgramBuilder& builder, const std::string& path,
+             const py::object& progress) {
+            const dart::Progress told = progress_of(progress);
+            const py::gil_scoped_release release;
+            builder.write_run(path, told);
+          },
+          py::arg("path"), py::kw_only(), py::arg("progress").none(true),
+          "Count, and write the windows as a run.")
       .def("clear", &dart::NgramBuilder::clear, "Forget all sequences.");
 
   module.def(
       "combine_runs",
       [](const std::vector<std::string>& runs, int order, const std::string& destination,
-         std::size_t memory, const dart::Advance& advance) {
-        dart::combine_runs(runs, order, destination, memory, advance);
+         std::size_t memory, const py::object& progress) {
+        const dart::Progress told = progress_of(progress);
+        const py::gil_scoped_release release;
+        dart::combine_runs(runs, order, destination, memory, told);
       },
       py::arg("runs"), py::arg("order"), py::arg("destination"), py::kw_only(), py::arg("memory"),
-      py::arg("advance"), py::call_guard<py::gil_scoped_release>(), "Make one run of several.");
+      py::arg("progress").none(true), "Make one run of several.");
 
   module.def(
       "merge_runs",
       [](const std::vector<std::string>& runs, int order, std::int64_t begin, std::int64_t end,
          const std::vector<dart::Count>& min_counts, const std::string& prefix, std::size_t memory,
-         const dart::Advance& advance) {
-        dart::merge_runs(runs, order, {begin, end}, min_counts, prefix, memory, advance);
+         const py::object& progress) {
+        const dart::Progress told = progress_of(progress);
+        const py::gil_scoped_release release;
+        dart::merge_runs(runs, order, {begin, end}, min_counts, prefix, memory, told);
       },
       py::arg("runs"), py::arg("order"), py::arg("begin"), py::arg("end"), py::arg("min_counts"),
-      py::arg("prefix"), py::kw_only(), py::arg("memory"), py::arg("advance"),
-      py::call_guard<py::gil_scoped_release>(),
+      py::arg("prefix"), py::kw_only(), py::arg("memory"), py::arg("progress").none(true),
       "Merge what begins with the tokens begin .. end - 1 into levels.");
 
-  module.def("join_level", &dart::join_level, py::arg("parts"), py::arg("level"), py::arg("order"),
-             py::arg("prefix"), py::kw_only(), py::arg("advance"),
-             py::call_guard<py::gil_scoped_release>(), "Join a level of parts.");
+  module.def(
+      "join_level",
+      [](const std::vector<std::string>& parts, int level, int order, const std::string& prefix,
+         const py::object& progress) {
+        const dart::Progress told = progress_of(progress);
+        const py::gil_scoped_release release;
+        dart::join_level(parts, level, order, prefix, told);
+      },
+      py::arg("parts"), py::arg("level"), py::arg("order"), py::arg("prefix"), py::kw_only(),
+      py::arg("progress").none(true), "Join a level of parts.");
+
+  module.def(
+      "encode_levels",
+      [](const std::string& prefix, int order, std::int64_t num_tokens,
+         const std::string& destination, bool exact, int bits, std::size_t memory,
+         const py::object& progress) {
+        const dart::Progress told = progress_of(progress);
+        const py::gil_scoped_release release;
+        dart::write_store_from_levels(
+            prefix, order, num_tokens, destination, value_coding(exact, bits),
+            {.memory_bytes = memory,
+             .progress = [&told](int level, std::uint64_t done, std::uint64_t nodes) {
+               told("encoding level " + std::to_string(level), static_cast<double>(done),
+                    static_cast<double>(nodes));
+             }});
+      },
+      py::arg("prefix"), py::arg("order"), py::arg("num_tokens"), py::arg("destination"),
+      py::kw_only(), py::arg("exact"), py::arg("bits"), py::arg("memory"),
+      py::arg("progress").none(true), "Make a store of joined levels.");
 
   module.def(
       "import_trie",

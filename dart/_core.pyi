@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]
+Progress = Callable[[str, float, float], None]
 
 class NgramStore:
     """A memory-mapped n-gram store."""
@@ -51,17 +52,13 @@ class NgramBuilder:
     @property
     def size(self) -> int: ...
     def add(self, sequence: Ints) -> None: ...
+    def add_piece(self, piece: Ints, starts: int) -> None: ...
     def write(self, path: str, *, exact: bool, bits: int, min_counts: list[int]) -> None: ...
-    def write_run(self, path: str) -> None: ...
+    def write_run(self, path: str, *, progress: Progress | None) -> None: ...
     def clear(self) -> None: ...
 
 def combine_runs(
-    runs: list[str],
-    order: int,
-    destination: str,
-    *,
-    memory: int,
-    advance: Callable[[int], None] | None,
+    runs: list[str], order: int, destination: str, *, memory: int, progress: Progress | None
 ) -> None: ...
 def merge_runs(
     runs: list[str],
@@ -72,15 +69,21 @@ def merge_runs(
     prefix: str,
     *,
     memory: int,
-    advance: Callable[[int], None] | None,
+    progress: Progress | None,
 ) -> None: ...
 def join_level(
-    parts: list[str],
-    level: int,
-    order: int,
+    parts: list[str], level: int, order: int, prefix: str, *, progress: Progress | None
+) -> None: ...
+def encode_levels(
     prefix: str,
+    order: int,
+    num_tokens: int,
+    destination: str,
     *,
-    advance: Callable[[int], None] | None,
+    exact: bool,
+    bits: int,
+    memory: int,
+    progress: Progress | None,
 ) -> None: ...
 def import_trie(source: str, destination: str, *, exact: bool, bits: int) -> None: ...
 def search_tree(

@@ -108,7 +108,7 @@ NgramBuilder::NgramBuilder(int order, std::size_t capacity) : order_(order) {
   text_.reserve(capacity);
 }
 
-void NgramBuilder::add(std::span<const Token> sequence) {
+void NgramBuilder::add(std::span<const Token> sequence, std::size_t starts) {
   for (const Token token : sequence) {
     if (token < 0) {
       throw std::invalid_argument("token is " + std::to_string(token) + ", expected 0 or more");
@@ -117,10 +117,14 @@ void NgramBuilder::add(std::span<const Token> sequence) {
   if (sequence.size() >= kMaxPositions - text_.size()) {
     throw std::invalid_argument("there are more than 2^32 - 2 tokens; build from a part of them");
   }
-  if (sequence.empty()) return;
+  if (starts == 0) return;
+  starts = std::min(starts, sequence.size());
   text_.insert(text_.end(), sequence.begin(), sequence.end());
+  if (starts < sequence.size()) {
+    skipped_.insert(skipped_.end(), {text_.size() - (sequence.size() - starts), text_.size()});
+  }
   text_.push_back(kEnd);
-  token_count_ += sequence.size();
+  token_count_ += starts;
 }
 
 void NgramBuilder::add(std::span<const Token> tokens, std::span<const std::int64_t> offsets) {
@@ -138,6 +142,7 @@ void NgramBuilder::add(std::span<const Token> tokens, std::span<const std::int64
 
 void NgramBuilder::clear() {
   text_.clear();
+  skipped_.clear();
   token_count_ = 0;
 }
 
@@ -154,15 +159,17 @@ StoreData NgramBuilder::build(std::span<const Count> min_counts) const {
   return data;
 }
 
-void NgramBuilder::write_run(const std::string& path) const {
+void NgramBuilder::write_run(const std::string& path, const Progress& progress) const {
   with_order(order_, [&]<int Order>() {
     RecordWriter<Window<Order>> writer(path);
-    count([&writer](std::span<const Token> tokens, Count count) {
+    Steps steps(progress, "counting", token_count_);
+    count([&](std::span<const Token> tokens, Count count) {
       Window<Order> window;
       std::copy_n(tokens.begin(), Order, window.tokens.begin());
       for_each_piece(count, [&](std::uint32_t piece) {
         window.count = piece;
         writer.add(window);
+        steps.add_one();
       });
     });
     writer.commit();
@@ -173,9 +180,17 @@ void NgramBuilder::write_run(const std::string& path) const {
 void NgramBuilder::count(const std::function<void(std::span<const Token>, Count)>& visit) const {
   std::vector<Occurrence> occurrences;
   occurrences.reserve(token_count_);
-  for (std::size_t position = 0; position < text_.size(); ++position) {
-    if (text_[position] != kEnd) occurrences.push_back(occurrence(text_[position], position));
+  const auto add = [&](std::uint64_t begin, std::uint64_t end) {
+    for (std::uint64_t at = begin; at < end; ++at) {
+      if (text_[at] != kEnd) occurrences.push_back(occurrence(text_[at], at));
+    }
+  };
+  std::uint64_t begin = 0;
+  for (std::size_t i = 0; i < skipped_.size(); i += 2) {
+    add(begin, skipped_[i]);
+    begin = skipped_[i + 1];
   }
+  add(begin, text_.size());
   WindowCounter(text_, order_, visit).count(occurrences, 0);
 }
 

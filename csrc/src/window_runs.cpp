@@ -7,6 +7,7 @@
 
 #include "dart/level_files.h"
 #include "dart/mapped_file.h"
+#include "dart/progress.h"
 #include "dart/record_file.h"
 #include "dart/trie_writer.h"
 #include "dart/window.h"
@@ -14,26 +15,8 @@
 namespace dart {
 namespace {
 
-constexpr std::uint64_t kAdvanceRecords = 1 << 18;
 constexpr std::size_t kSmallestBuffer = std::size_t{1} << 12;
 constexpr std::size_t kLargestBuffer = std::size_t{1} << 22;
-
-// Tells of progress in portions.
-class Portions {
- public:
-  explicit Portions(const Advance& advance) : advance_(advance) {}
-  void add_one() {
-    if (++waiting_ == kAdvanceRecords) tell();
-  }
-  void tell() {
-    const std::uint64_t told = std::exchange(waiting_, 0);
-    if (advance_ && told > 0) advance_(told);
-  }
-
- private:
-  const Advance& advance_;
-  std::uint64_t waiting_ = 0;
-};
 
 std::size_t buffer_bytes(std::size_t memory_bytes, std::size_t runs) {
   return std::clamp(memory_bytes / std::max<std::size_t>(runs, 1), kSmallestBuffer, kLargestBuffer);
@@ -57,18 +40,19 @@ RecordReader<Window<Order>> reader_of(const std::string& path, TokenRange range,
 
 template <int Order, typename Visit>
 void merge_windows(const std::vector<std::string>& runs, TokenRange range, std::size_t memory_bytes,
-                   const Advance& advance, const Visit& visit) {
+                   const Progress& progress, const Visit& visit) {
   std::vector<RecordReader<Window<Order>>> readers;
   readers.reserve(runs.size());
+  std::uint64_t records = 0;
   for (const std::string& run : runs) {
     readers.push_back(reader_of<Order>(run, range, buffer_bytes(memory_bytes, runs.size())));
+    records += readers.back().left();
   }
-  Portions portions(advance);
+  Steps steps(progress, "merging", records);
   merge(readers, [&](const Window<Order>& window) {
     visit(window);
-    portions.add_one();
+    steps.add_one();
   });
-  portions.tell();
 }
 
 std::string level_prefix(const std::string& prefix, int level) {
@@ -78,11 +62,11 @@ std::string level_prefix(const std::string& prefix, int level) {
 // Appends the values of one column to another, each plus `shift`.
 template <typename Value>
 void append_column(const std::string& source, std::uint64_t first, Value shift,
-                   RecordWriter<Value>& destination, Portions& portions) {
+                   RecordWriter<Value>& destination, Steps& steps) {
   for (RecordReader<Value> reader(source, kRecordBufferBytes, first); !reader.is_at_end();
        reader.pop()) {
     destination.add(reader.front() + shift);
-    portions.add_one();
+    steps.add_one();
   }
 }
 
@@ -93,7 +77,7 @@ NodeId node_count(const std::string& level) {
 }  // namespace
 
 void combine_runs(const std::vector<std::string>& runs, int order, const std::string& destination,
-                  std::size_t memory_bytes, const Advance& advance) {
+                  std::size_t memory_bytes, const Progress& progress) {
   with_order(order, [&]<int Order>() {
     RecordWriter<Window<Order>> writer(destination);
     Window<Order> at{};
@@ -104,7 +88,7 @@ void combine_runs(const std::vector<std::string>& runs, int order, const std::st
         writer.add(at);
       });
     };
-    merge_windows<Order>(runs, {}, memory_bytes, advance, [&](const Window<Order>& window) {
+    merge_windows<Order>(runs, {}, memory_bytes, progress, [&](const Window<Order>& window) {
       if (at.tokens != window.tokens) {
         write();
         at = window;
@@ -119,12 +103,12 @@ void combine_runs(const std::vector<std::string>& runs, int order, const std::st
 
 void merge_runs(const std::vector<std::string>& runs, int order, TokenRange range,
                 std::span<const Count> min_counts, const std::string& prefix,
-                std::size_t memory_bytes, const Advance& advance) {
+                std::size_t memory_bytes, const Progress& progress) {
   with_order(order, [&]<int Order>() {
     std::deque<LevelWriter> levels;
     for (int n = 1; n <= Order; ++n) levels.emplace_back(level_prefix(prefix, n), n == Order);
     TrieWriter writer(levels, min_counts);
-    merge_windows<Order>(runs, range, memory_bytes, advance, [&](const Window<Order>& window) {
+    merge_windows<Order>(runs, range, memory_bytes, progress, [&](const Window<Order>& window) {
       writer.add(window.tokens, window.count);
     });
     writer.finish();
@@ -133,10 +117,12 @@ void merge_runs(const std::vector<std::string>& runs, int order, TokenRange rang
 }
 
 void join_level(const std::vector<std::string>& parts, int level, int order,
-                const std::string& prefix, const Advance& advance) {
+                const std::string& prefix, const Progress& progress) {
   const bool is_last = level == order;
   const LevelPaths paths(level_prefix(prefix, level));
-  Portions portions(advance);
+  std::uint64_t nodes = 0;
+  for (const std::string& part : parts) nodes += node_count(level_prefix(part, level));
+  Steps steps(progress, "joining", (is_last ? 2 : 3) * nodes);
   RecordWriter<Token> tokens(paths.tokens);
   RecordWriter<Count> counts(paths.counts);
   RecordWriter<NodeId> children(paths.children);
@@ -144,13 +130,12 @@ void join_level(const std::vector<std::string>& parts, int level, int order,
   NodeId shift = 0;  // nodes of the next level in the parts before
   for (const std::string& part : parts) {
     const LevelPaths source(level_prefix(part, level));
-    append_column<Token>(source.tokens, 0, 0, tokens, portions);
-    append_column<Count>(source.counts, 0, 0, counts, portions);
+    append_column<Token>(source.tokens, 0, 0, tokens, steps);
+    append_column<Count>(source.counts, 0, 0, counts, steps);
     if (is_last) continue;
-    append_column<NodeId>(source.children, 1, shift, children, portions);
+    append_column<NodeId>(source.children, 1, shift, children, steps);
     shift += node_count(level_prefix(part, level + 1));
   }
-  portions.tell();
   counts.commit();
   children.commit();
   tokens.commit();

@@ -10,6 +10,7 @@ from dart.pure.store import NgramStore
 from dart.pure.unavailable import (
     NgramBuilder,
     combine_runs,
+    encode_levels,
     import_trie,
     join_level,
     merge_runs,
@@ -20,6 +21,7 @@ __all__ = [
     "NgramBuilder",
     "NgramStore",
     "combine_runs",
+    "encode_levels",
     "import_trie",
     "join_level",
     "merge_runs",

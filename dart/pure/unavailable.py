@@ -7,6 +7,8 @@ from typing import NoReturn
 
 from dart.errors import ExtensionError
 
+Progress = Callable[[str, float, float], None]
+
 
 def needs_extension(what: str) -> NoReturn:
     """Raise ExtensionError: `what` (the start of a sentence) cannot be done here."""
@@ -25,12 +27,7 @@ class NgramBuilder:
 
 
 def combine_runs(
-    runs: list[str],
-    order: int,
-    destination: str,
-    *,
-    memory: int,
-    advance: Callable[[int], None] | None,
+    runs: list[str], order: int, destination: str, *, memory: int, progress: Progress | None
 ) -> None:
     """Raise ExtensionError."""
     needs_extension("Building an n-gram store")
@@ -45,19 +42,29 @@ def merge_runs(
     prefix: str,
     *,
     memory: int,
-    advance: Callable[[int], None] | None,
+    progress: Progress | None,
 ) -> None:
     """Raise ExtensionError."""
     needs_extension("Building an n-gram store")
 
 
 def join_level(
-    parts: list[str],
-    level: int,
-    order: int,
+    parts: list[str], level: int, order: int, prefix: str, *, progress: Progress | None
+) -> None:
+    """Raise ExtensionError."""
+    needs_extension("Building an n-gram store")
+
+
+def encode_levels(
     prefix: str,
+    order: int,
+    num_tokens: int,
+    destination: str,
     *,
-    advance: Callable[[int], None] | None,
+    exact: bool,
+    bits: int,
+    memory: int,
+    progress: Progress | None,
 ) -> None:
     """Raise ExtensionError."""
     needs_extension("Building an n-gram store")

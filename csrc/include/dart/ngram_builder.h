@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dart/progress.h"
 #include "dart/store_data.h"
 #include "dart/window.h"
 
@@ -25,12 +26,15 @@ class NgramBuilder {
 
   // Adds one sequence. No n-gram crosses from one sequence to the next. Throws
   // std::invalid_argument for a negative token or when there are too many tokens.
-  void add(std::span<const Token> sequence);
+  void add(std::span<const Token> sequence) { add(sequence, sequence.size()); }
+  // The same for a piece of a longer one: n-grams begin at its first `starts` tokens only. What
+  // follows is there to be seen by them, order - 1 tokens or up to the end of the sequence.
+  void add(std::span<const Token> piece, std::size_t starts);
   // Adds offsets.size() - 1 sequences: number i is tokens[offsets[i] .. offsets[i + 1]].
   void add(std::span<const Token> tokens, std::span<const std::int64_t> offsets);
 
   std::uint64_t token_count() const { return token_count_; }
-  // Tokens and ends of sequences: what memory is taken by.
+  // Tokens, those that no n-gram begins with, ends: what memory is taken by.
   std::size_t size() const { return text_.size(); }
   void clear();
 
@@ -39,15 +43,16 @@ class NgramBuilder {
   // that of sorting all positions; the result does not depend on the order of the sequences.
   // source: counting as in the published builder of fvliang/DART.
   StoreData build(std::span<const Count> min_counts = {}) const;
-  // Writes the windows as a run. Throws FileError.
-  void write_run(const std::string& path) const;
+  // Writes the windows as a run. Throws FileError, and what `progress` throws.
+  void write_run(const std::string& path, const Progress& progress = {}) const;
 
  private:
   void count(const std::function<void(std::span<const Token>, Count)>& visit) const;
 
   int order_;
   std::uint64_t token_count_ = 0;
-  std::vector<Token> text_;  // the sequences, each followed by kEnd
+  std::vector<Token> text_;             // the sequences, each followed by kEnd
+  std::vector<std::uint64_t> skipped_;  // where no n-grams begin: from .. to, in pairs, ascending
 };
 
 }  // namespace dart

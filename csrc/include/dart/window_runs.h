@@ -6,17 +6,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "dart/progress.h"
 #include "dart/store_data.h"
 
 namespace dart {
-
-// Told now and then of that many more records (or nodes) done; may throw to interrupt.
-using Advance = std::function<void(std::uint64_t)>;
 
 // First tokens begin .. end - 1, up to 2^31.
 struct TokenRange {
@@ -24,20 +21,21 @@ struct TokenRange {
   std::int64_t end = std::int64_t{1} << 31;
 };
 
-// Makes one run of several. Their buffers take `memory_bytes` together. Throws FileError.
+// Makes one run of several. Their buffers take `memory_bytes` together. Throws FileError, and what
+// `progress` throws, as the others here do.
 void combine_runs(const std::vector<std::string>& runs, int order, const std::string& destination,
-                  std::size_t memory_bytes, const Advance& advance);
+                  std::size_t memory_bytes, const Progress& progress);
 
 // Merges the windows that begin with a token of the range, and writes the levels `prefix` + "1" ..
 // `prefix` + order, as LevelFiles, the last one first. Of the n-grams of length i + 1 those that
 // occur min_counts[i] times are kept. Throws FileError; std::invalid_argument as TrieWriter.
 void merge_runs(const std::vector<std::string>& runs, int order, TokenRange range,
                 std::span<const Count> min_counts, const std::string& prefix,
-                std::size_t memory_bytes, const Advance& advance);
+                std::size_t memory_bytes, const Progress& progress);
 
 // Joins the level `level` (from 1) of parts into the LevelFiles `prefix` + level. Ranges of first
 // tokens ascend from part to part; the levels below must still be there. Throws FileError.
 void join_level(const std::vector<std::string>& parts, int level, int order,
-                const std::string& prefix, const Advance& advance);
+                const std::string& prefix, const Progress& progress);
 
 }  // namespace dart
