@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "dart/bit_packed.h"
+#include "dart/level_files.h"
 #include "dart/quantiser.h"
 #include "dart/temporary_file.h"
 
@@ -257,6 +258,24 @@ std::uint64_t StoreEncoder::append_words(std::span<const std::uint64_t> words) {
 void write_store(const StoreData& data, const std::string& path, ValueCoding coding) {
   TemporaryFile file(path);
   const FileHeader header = encode(data, coding, [&file](Bytes bytes) { file.append(bytes); });
+  file.overwrite_start(std::as_bytes(std::span<const FileHeader>(&header, 1)));
+  file.commit();
+}
+
+void write_store_from_levels(const std::string& prefix, int order, std::int64_t root_count,
+                             const std::string& destination, ValueCoding coding,
+                             const EncodeLimits& limits) {
+  TemporaryFile file(destination);
+  StoreEncoder encoder(order, root_count, coding, [&file](Bytes bytes) { file.append(bytes); });
+  std::vector<LevelFiles> levels;
+  for (int depth = 1; depth <= order; ++depth) {
+    levels.emplace_back(prefix + std::to_string(depth), depth == order);
+    const LevelView view = levels.back().view();
+    if (limits.progress) limits.progress(depth, 0, view.tokens.size());
+    encoder.add_level(view);
+    for (const LevelFiles& level : levels) level.release();
+  }
+  const FileHeader header = encoder.finish();
   file.overwrite_start(std::as_bytes(std::span<const FileHeader>(&header, 1)));
   file.commit();
 }

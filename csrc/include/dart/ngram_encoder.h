@@ -64,6 +64,23 @@ class StoreEncoder {
 // the old file or the whole new one. Throws FileError, std::invalid_argument.
 void write_store(const StoreData& data, const std::string& path, ValueCoding coding);
 
+struct EncodeLimits {
+  std::size_t memory_bytes = std::size_t{1} << 30;  // of the process beyond what it has; >= 64 MiB
+  // Called now and then with the level, its nodes done and its nodes; may throw to interrupt.
+  std::function<void(int level, std::uint64_t nodes_done, std::uint64_t nodes)> progress = {};
+};
+
+// The same from levels on disk (see level_files.h): level n at `prefix` + n, n = 1 .. order.
+//
+// Scratch files lie beside them and are named `prefix` + "encoder-..." (one file system with
+// `destination`); none is left after success. After an error, an interruption or a crash a second
+// call goes on with the level at hand, if levels and coding are the same as before, else it begins
+// anew. The levels are left alone.
+// Throws FileError, FormatError, std::invalid_argument, and what limits.progress throws.
+void write_store_from_levels(const std::string& prefix, int order, std::int64_t root_count,
+                             const std::string& destination, ValueCoding coding,
+                             const EncodeLimits& limits);
+
 // The bytes write_store would write, for tests and fuzzers.
 std::vector<std::byte> serialize_store(const StoreData& data, ValueCoding coding);
 
