@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dart.cli.common import memory_size
 from dart.cli.ngram_facts import add_precision, show
 from dart.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dart.ngram_build.build import Engine
+    from dart.progress import Progress
 
 
 def add_parser(actions: Any) -> None:
@@ -53,6 +57,19 @@ def add_parser(actions: Any) -> None:
     )
     build.add_argument("--workers", type=int, metavar="N", help="threads (default: all cores)")
     build.add_argument(
+        "--engine",
+        choices=("local", "ray"),
+        default="local",
+        help="ray: count and merge with Ray Data on many machines, which need this package and the "
+        "inputs; --memory is that of each task, and of this machine (needs the extra 'ray')",
+    )
+    build.add_argument(
+        "--ray-address",
+        metavar="HOST:PORT",
+        help="of the cluster; auto: the one this machine belongs to (default: start one here, "
+        "which other machines cannot reach)",
+    )
+    build.add_argument(
         "--restart",
         action="store_true",
         help="drop the unfinished work of an earlier call; else it is taken up where it stopped",
@@ -70,7 +87,6 @@ def _run(args: argparse.Namespace) -> int:
         check_memory,
         check_workers,
     )
-    from dart.ngram_build.local_engine import LocalEngine
     from dart.ngram_build.shards import list_shards
     from dart.progress import ProgressLine
 
@@ -78,6 +94,10 @@ def _run(args: argparse.Namespace) -> int:
         order=args.order, min_counts=tuple(args.min_count), exact=args.exact, bits=args.bits
     )
     workers = available_cores() if args.workers is None else args.workers
+    if args.engine == "ray" and args.workers is not None:
+        raise ConfigError("--workers is for --engine local; Ray uses the cores of its cluster.")
+    if args.engine != "ray" and args.ray_address is not None:
+        raise ConfigError("--ray-address needs --engine ray.")
     check_memory(args.memory)
     check_workers(workers)
     shards = list_shards(args.input, text_column=args.text_column)
@@ -89,7 +109,7 @@ def _run(args: argparse.Namespace) -> int:
             encoder,
             config,
             args.output,
-            LocalEngine(memory=args.memory, workers=workers, tell=progress),
+            _engine(args, workers, progress),
             skip_broken=args.skip_broken,
             restart=args.restart,
             on_resume=lambda done: _say(f"Going on: {done} of {len(shards)} shards are counted."),
@@ -108,6 +128,16 @@ def _run(args: argparse.Namespace) -> int:
             + ("" if summary.resumed_shards else speed)
         )
     return 0
+
+
+def _engine(args: argparse.Namespace, workers: int, progress: Progress) -> Engine:
+    if args.engine == "ray":
+        from dart.ngram_build.ray_engine import OWN_CLUSTER, RayEngine
+
+        return RayEngine(memory=args.memory, address=args.ray_address or OWN_CLUSTER, tell=progress)
+    from dart.ngram_build.local_engine import LocalEngine
+
+    return LocalEngine(memory=args.memory, workers=workers, tell=progress)
 
 
 def _say(line: str) -> None:

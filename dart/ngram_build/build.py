@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,28 @@ else:
     _core = native.core()
 
 
+class Engine(Protocol):
+    """Where the steps run."""
+
+    def count(
+        self,
+        shards: Sequence[Shard],
+        encoder: TextEncoder,
+        config: StoreConfig,
+        folder: WorkFolder,
+        *,
+        skip_broken: bool = False,
+    ) -> None:
+        """Count the shards that are not counted yet, into runs or parts of the folder."""
+        ...
+
+    def finish(
+        self, folder: WorkFolder, config: StoreConfig, destination: str | os.PathLike[str]
+    ) -> None:
+        """Make a store of these."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """What went into a store."""
@@ -46,7 +68,7 @@ def build_from_shards(
     encoder: TextEncoder,
     config: StoreConfig,
     destination: str | os.PathLike[str],
-    engine: LocalEngine,
+    engine: Engine,
     *,
     skip_broken: bool = False,
     restart: bool = False,
@@ -73,7 +95,7 @@ def build_from_shards(
         resumed = len(folder.counted_shards)
         if resumed and on_resume:
             on_resume(resumed)
-        engine.count(shards, encoder, config.order, folder, skip_broken=skip_broken)
+        engine.count(shards, encoder, config, folder, skip_broken=skip_broken)
         engine.finish(folder, config, destination)
         summary = Summary(
             documents=folder.total("documents"),

@@ -84,7 +84,7 @@ class LocalEngine:
         self,
         shards: Sequence[Shard],
         encoder: TextEncoder,
-        order: int,
+        config: StoreConfig,
         folder: WorkFolder,
         *,
         skip_broken: bool = False,
@@ -102,7 +102,7 @@ class LocalEngine:
             return batch, steps.count_shards(
                 batch,
                 encoder,
-                order,
+                config.order,
                 folder.run_folder,
                 memory,
                 skip_broken=skip_broken,

@@ -112,7 +112,7 @@ def combine_runs(
 
 def count_records(runs: Sequence[str], order: int) -> int:
     """How many records there are in all runs."""
-    return sum(Path(run).stat().st_size for run in runs) // _record_type(order).itemsize
+    return sum(Path(run).stat().st_size for run in runs) // record_type(order).itemsize
 
 
 def choose_ranges(runs: Sequence[str], order: int, parts: int) -> list[tuple[int, int]]:
@@ -124,7 +124,7 @@ def choose_ranges(runs: Sequence[str], order: int, parts: int) -> list[tuple[int
     sampled = [np.zeros(0, np.int32)]
     for run in runs:
         if Path(run).stat().st_size > 0:
-            records = np.memmap(run, _record_type(order), mode="r")
+            records = np.memmap(run, record_type(order), mode="r")
             sampled.append(np.array(records["tokens"][step // 2 :: step, 0]))
     tokens = np.sort(np.concatenate(sampled))
     places = np.linspace(0, len(tokens), parts + 1)[1:-1].astype(np.int64)
@@ -132,7 +132,8 @@ def choose_ranges(runs: Sequence[str], order: int, parts: int) -> list[tuple[int
     return list(zip([0, *cuts], [*cuts, MAX_TOKENS], strict=True))
 
 
-def _record_type(order: int) -> np.dtype:
+def record_type(order: int) -> np.dtype:
+    """Of the records of a run."""
     return np.dtype([("tokens", "<i4", (order,)), ("count", "<u4")])
 
 
