@@ -11,6 +11,8 @@ from dart.cli.common import memory_size
 from dart.cli.ngram_facts import add_precision, show
 from dart.errors import ConfigError
 
+SHARD_BYTES = 16 << 20  # small enough for all cores to have some of a small input
+
 
 def add_parser(actions: Any) -> None:
     """Add the action to those of `ngram`."""
@@ -80,7 +82,7 @@ def _run(args: argparse.Namespace) -> int:
     workers = available_cores() if args.workers is None else args.workers
     check_memory(args.memory)
     check_workers(workers)
-    shards = list_shards(args.input, text_column=args.text_column)
+    shards = list_shards(args.input, text_column=args.text_column, shard_bytes=SHARD_BYTES)
     encoder = _load_encoder(args.tokenizer, args.hub)
     start = time.monotonic()
     with ProgressLine(sys.stderr) as progress:
