@@ -202,7 +202,8 @@ void test_refusals() {
   refuse("sorted by token", [](auto& d) { d.levels[0].tokens[0] = -1; });
   CHECK_THROWS(dart::serialize_store({0, {{}}}, ValueCoding::quantised(1)), std::invalid_argument,
                "bits is 1");
-  dart::StoreEncoder encoder(2, 0, ValueCoding::exact(), [](auto) {});
+  dart::MemoryBytes bytes;
+  dart::StoreEncoder encoder(2, 0, ValueCoding::exact(), bytes, "", {});
   CHECK_THROWS(encoder.finish(), std::logic_error, "levels are missing");
 }
 

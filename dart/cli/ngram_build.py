@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from dart.ngram_build.build import Engine
     from dart.progress import Progress
 
+SHARD_BYTES = 16 << 20  # small enough for all cores to have some of a small input
+
 
 def add_parser(actions: Any) -> None:
     """Add the action to those of `ngram`."""
@@ -100,7 +102,7 @@ def _run(args: argparse.Namespace) -> int:
         raise ConfigError("--ray-address needs --engine ray.")
     check_memory(args.memory)
     check_workers(workers)
-    shards = list_shards(args.input, text_column=args.text_column)
+    shards = list_shards(args.input, text_column=args.text_column, shard_bytes=SHARD_BYTES)
     encoder = _load_encoder(args.tokenizer, args.hub)
     start = time.monotonic()
     with ProgressLine(sys.stderr) as progress:

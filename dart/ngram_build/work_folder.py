@@ -1,7 +1,8 @@
 """What a build has done so far, kept beside its destination so that it can go on after a crash.
 
-A folder DESTINATION.build with a manifest (JSON, replaced whole) and the files of the steps. What
-the manifest does not name is not there. Knows nothing of how the steps are done.
+A folder DESTINATION.build with the files of the steps and two JSON files: job.json says what is
+built of which shards, done.json (replaced whole) which shards are in which runs. What it does not
+name is not there. Knows nothing of how the steps are done.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ VERSION = 1  # of the manifest and of the files
 class WorkFolder:
     """Runs and parts of one build; for one process at a time, whose threads take turns."""
 
-    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
+    def __init__(self, path: Path, shards: Sequence[str]) -> None:
         self.path = path
-        self._manifest = manifest
+        self._shards = list(shards)
+        self._done: dict[str, Any] = {"batches": [], "runs": [], "ranges": []}
 
     @classmethod
     @contextmanager
@@ -43,14 +45,8 @@ class WorkFolder:
         try:
             path.mkdir(exist_ok=True)
             with _lock(path / "lock"):
-                manifest = _read(path)
-                wanted = {"version": VERSION, "job": dict(job), "shards": list(shards)}
-                if manifest is None:
-                    manifest = wanted | {"batches": [], "runs": [], "ranges": []}
-                else:
-                    _compare(path, manifest, wanted)
-                folder = cls(path, manifest)
-                folder._clean()
+                folder = cls(path, shards)
+                folder._begin({"version": VERSION, "job": dict(job), "shards": list(shards)})
                 yield folder
         except OSError as error:
             raise CheckpointError(
@@ -66,26 +62,27 @@ class WorkFolder:
     @property
     def runs(self) -> list[str]:
         """Paths of the runs that count."""
-        return [str(self.run_folder / name) for name in self._manifest["runs"]]
+        return [str(self.run_folder / name) for name in self._done["runs"]]
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
         """The ranges that are merged, once they are chosen."""
-        return [(begin, end) for begin, end in self._manifest["ranges"]]
+        return [(begin, end) for begin, end in self._done["ranges"]]
 
     @property
     def counted_shards(self) -> set[str]:
         """Keys of the shards whose windows are in the runs."""
-        return {key for batch in self._manifest["batches"] for key in batch["shards"]}
+        done = (index for batch in self._done["batches"] for index in batch["shards"])
+        return {self._shards[index] for index in done}
 
     def total(self, name: str) -> int:
         """Documents, tokens or broken documents of all counted shards."""
-        return sum(batch[name] for batch in self._manifest["batches"])
+        return sum(batch[name] for batch in self._done["batches"])
 
     @property
     def first_broken(self) -> str:
         """Where and why a document was left out, if one was."""
-        named = (batch["first_broken"] for batch in self._manifest["batches"])
+        named = (batch["first_broken"] for batch in self._done["batches"])
         return next((message for message in named if message), "")
 
     def part(self, index: int) -> str:
@@ -102,35 +99,36 @@ class WorkFolder:
         """Whether there is nothing left to merge."""
         if has_levels(self.level_folder / "level"):
             return True
-        count = len(self._manifest["ranges"])
+        count = len(self._done["ranges"])
         return count > 0 and all(has_levels(self.part(index)) for index in range(count))
 
     def add_batch(self, shards: Sequence[str], counted: Counted) -> None:
         """Note that shards are counted."""
-        self._manifest["batches"].append(
+        places = {key: place for place, key in enumerate(self._shards)}
+        self._done["batches"].append(
             {
-                "shards": list(shards),
+                "shards": [places[key] for key in shards],
                 "documents": counted.documents,
                 "tokens": counted.tokens,
                 "broken": counted.broken,
                 "first_broken": counted.first_broken,
             }
         )
-        self._manifest["runs"] += [Path(run).name for run in counted.runs]
+        self._done["runs"] += [Path(run).name for run in counted.runs]
         self._write()
 
     def replace_runs(self, old: Sequence[str], new: str) -> None:
         """Note that a run stands for others, and remove these."""
         gone = {Path(run).name for run in old}
-        kept = [name for name in self._manifest["runs"] if name not in gone]
-        self._manifest["runs"] = [*kept, Path(new).name]
+        kept = [name for name in self._done["runs"] if name not in gone]
+        self._done["runs"] = [*kept, Path(new).name]
         self._write()
         for run in old:
             Path(run).unlink()
 
     def choose(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Note the ranges: they hold from now on."""
-        self._manifest["ranges"] = [list(pair) for pair in ranges]
+        self._done["ranges"] = [list(pair) for pair in ranges]
         self._write()
 
     def remove_runs(self) -> None:
@@ -142,12 +140,23 @@ class WorkFolder:
         """The store is there, and this is no longer needed."""
         shutil.rmtree(self.path)
 
-    def _clean(self) -> None:
-        """Make the folders and remove what was not finished."""
-        self._write()
+    def _begin(self, wanted: dict[str, Any]) -> None:
+        """Compare with the job that is there, read what is done, remove what was not finished."""
+        found = _read(self.path / "job.json")
+        if found is None:
+            entries = [entry.name for entry in self.path.iterdir()]
+            if not set(entries) <= {"lock", "job.json.new"}:
+                raise ConfigError(
+                    f"{self.path} is not a folder of unfinished work; move it, or give another "
+                    "destination."
+                )
+            _write(self.path / "job.json", wanted)
+        else:
+            _compare(self.path, found, wanted)
+        self._done = _read(self.path / "done.json") or self._done
         for folder in (self.run_folder, self.path / "parts", self.level_folder):
             folder.mkdir(exist_ok=True)
-        named = set(self._manifest["runs"])
+        named = set(self._done["runs"])
         for run in self.run_folder.iterdir():
             if run.name not in named:
                 run.unlink()
@@ -155,12 +164,7 @@ class WorkFolder:
             unfinished.unlink()
 
     def _write(self) -> None:
-        new = self.path / "manifest.json.new"
-        with new.open("w", encoding="utf-8") as file:
-            json.dump(self._manifest, file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self.path / "manifest.json")
+        _write(self.path / "done.json", self._done)
 
 
 def folder_of(destination: str | os.PathLike[str]) -> Path:
@@ -179,22 +183,22 @@ def discard(destination: str | os.PathLike[str]) -> None:
             shutil.rmtree(path)
 
 
+def _write(path: Path, facts: Mapping[str, Any]) -> None:
+    new = path.with_name(f"{path.name}.new")
+    with new.open("w", encoding="utf-8") as file:
+        json.dump(facts, file)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        text = (path / "manifest.json").read_text(encoding="utf-8")
+        return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        unknown = [entry.name for entry in path.iterdir() if entry.name != "lock"]
-        if any(not name.startswith("manifest.json") for name in unknown):
-            raise ConfigError(
-                f"{path} is not a folder of unfinished work; move it, or give another destination."
-            ) from None
         return None
-    try:
-        return json.loads(text)
     except ValueError as error:
-        raise ConfigError(
-            f"{path}/manifest.json is damaged ({error}); begin anew with --restart."
-        ) from error
+        raise ConfigError(f"{path} is damaged ({error}); begin anew with --restart.") from error
 
 
 def _compare(path: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
