@@ -7,6 +7,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -20,8 +21,10 @@
 #include "dart/ngram_builder.h"
 #include "dart/ngram_encoder.h"
 #include "dart/ngram_store.h"
+#include "dart/progress.h"
 #include "dart/tree_search.h"
 #include "dart/trie_import.h"
+#include "dart/window_runs.h"
 
 namespace py = pybind11;
 
@@ -141,6 +144,21 @@ dart::ValueCoding value_coding(bool exact, int bits) {
   return exact ? dart::ValueCoding::exact() : dart::ValueCoding::quantised(bits);
 }
 
+// `callback` (or None) as the Progress of a job that runs without the interpreter lock. Also lets
+// Ctrl-C through. `callback` must outlive it.
+dart::Progress progress_of(const py::object& callback) {
+  using Clock = std::chrono::steady_clock;
+  static constexpr auto kInterval = std::chrono::milliseconds(100);  // taking the lock may take a while
+  return [&callback, next = Clock::time_point{}](const std::string& stage, double done,
+                                                 double total) mutable {
+    if (Clock::now() < next) return;
+    next = Clock::now() + kInterval;
+    const py::gil_scoped_acquire lock;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    if (!callback.is_none()) callback(stage, done, total);
+  };
+}
+
 py::list level_sizes(const dart::NgramStore& store) {
   py::list levels;
   for (const dart::LevelSizes& level : store.level_sizes()) {
@@ -207,7 +225,9 @@ PYBIND11_MODULE(_core, module) {
            "(int32), lengths (int32), probabilities (float32) of what has followed.");
 
   py::class_<dart::NgramBuilder>(module, "NgramBuilder", "Counts n-grams of token sequences.")
-      .def(py::init<int>(), py::arg("order"))
+      .def(py::init<int, std::size_t>(), py::arg("order"), py::arg("capacity"))
+      .def_property_readonly("num_tokens", &dart::NgramBuilder::token_count)
+      .def_property_readonly("size", &dart::NgramBuilder::size)
       .def(
           "add",
           [](dart::NgramBuilder& builder, const Array<dart::Token>& sequence) {
@@ -215,13 +235,86 @@ PYBIND11_MODULE(_core, module) {
           },
           py::arg("sequence").noconvert(), "Add one sequence, int32 [n].")
       .def(
-          "write",
-          [](const dart::NgramBuilder& builder, const std::string& path, bool exact, int bits) {
-            dart::write_store(builder.build(), path, value_coding(exact, bits));
+          "add_piece",
+          [](dart::NgramBuilder& builder, const Array<dart::Token>& piece, std::size_t starts) {
+            builder.add(span_of(piece), starts);
           },
-          py::arg("path"), py::kw_only(), py::arg("exact"), py::arg("bits"),
+          py::arg("piece").noconvert(), py::arg("starts"),
+          "Add a piece of a sequence, int32 [n], with the n-grams that begin in its first tokens.")
+      .def(
+          "write",
+          [](const dart::NgramBuilder& builder, const std::string& path, bool exact, int bits,
+             const std::vector<dart::Count>& min_counts) {
+            dart::write_store(builder.build(min_counts), path, value_coding(exact, bits));
+          },
+          py::arg("path"), py::kw_only(), py::arg("exact"), py::arg("bits"), py::arg("min_counts"),
           py::call_guard<py::gil_scoped_release>(),
-          "Count, and write the store; the file appears whole or not at all.");
+          "Count, and write the store; the file appears whole or not at all.")
+      .def(
+          "write_run",
+          [](const dart::NgramBuilder& builder, const std::string& path,
+             const py::object& progress) {
+            const dart::Progress told = progress_of(progress);
+            const py::gil_scoped_release release;
+            builder.write_run(path, told);
+          },
+          py::arg("path"), py::kw_only(), py::arg("progress").none(true),
+          "Count, and write the windows as a run.")
+      .def("clear", &dart::NgramBuilder::clear, "Forget all sequences.");
+
+  module.def(
+      "combine_runs",
+      [](const std::vector<std::string>& runs, int order, const std::string& destination,
+         std::size_t memory, const py::object& progress) {
+        const dart::Progress told = progress_of(progress);
+        const py::gil_scoped_release release;
+        dart::combine_runs(runs, order, destination, memory, told);
+      },
+      py::arg("runs"), py::arg("order"), py::arg("destination"), py::kw_only(), py::arg("memory"),
+      py::arg("progress").none(true), "Make one run of several.");
+
+  module.def(
+      "merge_runs",
+      [](const std::vector<std::string>& runs, int order, std::int64_t begin, std::int64_t end,
+         const std::vector<dart::Count>& min_counts, const std::string& prefix, std::size_t memory,
+         const py::object& progress) {
+        const dart::Progress told = progress_of(progress);
+        const py::gil_scoped_release release;
+        dart::merge_runs(runs, order, {begin, end}, min_counts, prefix, memory, told);
+      },
+      py::arg("runs"), py::arg("order"), py::arg("begin"), py::arg("end"), py::arg("min_counts"),
+      py::arg("prefix"), py::kw_only(), py::arg("memory"), py::arg("progress").none(true),
+      "Merge what begins with the tokens begin .. end - 1 into levels.");
+
+  module.def(
+      "join_level",
+      [](const std::vector<std::string>& parts, int level, int order, const std::string& prefix,
+         const py::object& progress) {
+        const dart::Progress told = progress_of(progress);
+        const py::gil_scoped_release release;
+        dart::join_level(parts, level, order, prefix, told);
+      },
+      py::arg("parts"), py::arg("level"), py::arg("order"), py::arg("prefix"), py::kw_only(),
+      py::arg("progress").none(true), "Join a level of parts.");
+
+  module.def(
+      "encode_levels",
+      [](const std::string& prefix, int order, std::int64_t num_tokens,
+         const std::string& destination, bool exact, int bits, std::size_t memory,
+         const py::object& progress) {
+        const dart::Progress told = progress_of(progress);
+        const py::gil_scoped_release release;
+        dart::write_store_from_levels(
+            prefix, order, num_tokens, destination, value_coding(exact, bits),
+            {.memory_bytes = memory,
+             .progress = [&told](int level, std::uint64_t done, std::uint64_t nodes) {
+               told("encoding level " + std::to_string(level), static_cast<double>(done),
+                    static_cast<double>(nodes));
+             }});
+      },
+      py::arg("prefix"), py::arg("order"), py::arg("num_tokens"), py::arg("destination"),
+      py::kw_only(), py::arg("exact"), py::arg("bits"), py::arg("memory"),
+      py::arg("progress").none(true), "Make a store of joined levels.");
 
   module.def(
       "import_trie",

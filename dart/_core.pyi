@@ -1,11 +1,14 @@
 """Types of the C++ module; arrays are C-contiguous and of exactly the dtype given."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]
+Progress = Callable[[str, float, float], None]
 
 class NgramStore:
     """A memory-mapped n-gram store."""
@@ -43,10 +46,45 @@ class ContextStore:
 class NgramBuilder:
     """Counts n-grams of token sequences."""
 
-    def __init__(self, order: int) -> None: ...
+    def __init__(self, order: int, capacity: int) -> None: ...
+    @property
+    def num_tokens(self) -> int: ...
+    @property
+    def size(self) -> int: ...
     def add(self, sequence: Ints) -> None: ...
-    def write(self, path: str, *, exact: bool, bits: int) -> None: ...
+    def add_piece(self, piece: Ints, starts: int) -> None: ...
+    def write(self, path: str, *, exact: bool, bits: int, min_counts: list[int]) -> None: ...
+    def write_run(self, path: str, *, progress: Progress | None) -> None: ...
+    def clear(self) -> None: ...
 
+def combine_runs(
+    runs: list[str], order: int, destination: str, *, memory: int, progress: Progress | None
+) -> None: ...
+def merge_runs(
+    runs: list[str],
+    order: int,
+    begin: int,
+    end: int,
+    min_counts: list[int],
+    prefix: str,
+    *,
+    memory: int,
+    progress: Progress | None,
+) -> None: ...
+def join_level(
+    parts: list[str], level: int, order: int, prefix: str, *, progress: Progress | None
+) -> None: ...
+def encode_levels(
+    prefix: str,
+    order: int,
+    num_tokens: int,
+    destination: str,
+    *,
+    exact: bool,
+    bits: int,
+    memory: int,
+    progress: Progress | None,
+) -> None: ...
 def import_trie(source: str, destination: str, *, exact: bool, bits: int) -> None: ...
 def search_tree(
     topk_tokens: Ints,

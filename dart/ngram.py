@@ -18,8 +18,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dart import native
-from dart.errors import CheckpointError, ConfigError
+from dart.errors import CheckpointError, ConfigError, DartError
 from dart.folders import cache_folder
+from dart.ngram_build.config import (
+    DEFAULT_MEMORY,
+    MAX_ORDER,
+    StoreConfig,
+    available_cores,
+    check_bits,
+    check_memory,
+    to_min_counts,
+)
 
 if TYPE_CHECKING:
     from dart import _core
@@ -31,8 +40,6 @@ logger = logging.getLogger(__name__)
 Tokens = Sequence[int] | NDArray[np.integer[Any]]
 
 UNKNOWN_TOKEN = -1  # occurs in no store: stands for ids that do not fit into 32 bits
-MAX_ORDER = 8
-MIN_BITS, MAX_BITS = 2, 8  # of a quantised probability
 IMPORTED = "version 2, quantised"  # what open_or_import keeps; another word for another format
 
 
@@ -182,7 +189,7 @@ def import_trie(
                  ConfigError, ExtensionError.
     source       .trie layout as published with fvliang/DART.
     """
-    _check_bits(bits)
+    check_bits(bits)
     _core.import_trie(os.fspath(source), os.fspath(destination), exact=exact, bits=bits)
     return NgramStore.open(destination)
 
@@ -194,35 +201,41 @@ def build(
     *,
     exact: bool = False,
     bits: int = 8,
+    min_counts: int | Sequence[int] = 1,
+    memory: int = DEFAULT_MEMORY,
 ) -> NgramStore:
     """Count every n-gram of length 1 to `order`, write a store and open it.
 
-    sequences    ids per document, 0 or more each; no n-gram crosses from one to the next. All are
-                 held in memory: 4 bytes per token, 12 more while counting.
+    sequences    ids per document, 0 or more each; no n-gram crosses from one to the next. Read
+                 once. While memory suffices (12 + 40 * order bytes a token) no other file than
+                 the destination is written, then some 4 * order bytes a token beside it.
     order        1 to 8.
     destination  written to a temporary file beside it and renamed.
     exact        keep the counts; else probabilities, rounded.
     bits         of each rounded probability, 2 to 8.
-    raises       ConfigError for an order, a token or bits out of range; CheckpointError if the
-                 destination cannot be written; ExtensionError without the C++ extension.
+    min_counts   n-grams of length i + 1 that occur less than min_counts[i] times are left out
+                 (one number: of any length). Probabilities are still of all occurrences.
+    memory       bytes, besides those of a sequence; at least 64 MiB.
+    raises       ConfigError for an order, a token, bits, counts or memory out of range;
+                 CheckpointError if something cannot be written; ExtensionError without the C++
+                 extension.
     source       windows at the end of a document are shorter and count too, as in fvliang/DART.
     """
-    if not 1 <= order <= MAX_ORDER:
-        raise ConfigError(f"order is {order}, expected 1 to {MAX_ORDER}")
-    _check_bits(bits)
-    builder = _core.NgramBuilder(order)
-    for index, sequence in enumerate(sequences):
-        try:
-            builder.add(to_token_array(sequence, "a sequence"))
-        except ValueError as error:
-            raise ConfigError(f"sequence {index}: {error}") from error
-    builder.write(os.fspath(destination), exact=exact, bits=bits)
+    # Here: who only reads stores need not load what builds them.
+    from dart.ngram_build.build import build_from_sequences
+    from dart.ngram_build.local_engine import LocalEngine
+
+    config = StoreConfig(order=order, min_counts=to_min_counts(min_counts), exact=exact, bits=bits)
+    check_memory(memory)
+    engine = LocalEngine(memory=memory, workers=available_cores(), tell=lambda *_: None)
+    arrays = (to_token_array(sequence, "a sequence") for sequence in sequences)
+    try:
+        build_from_sequences(arrays, config, destination, engine)
+    except DartError:
+        raise
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     return NgramStore.open(destination)
-
-
-def _check_bits(bits: int) -> None:
-    if not MIN_BITS <= bits <= MAX_BITS:
-        raise ConfigError(f"bits is {bits}, expected {MIN_BITS} to {MAX_BITS}")
 
 
 def open_or_import(

@@ -16,6 +16,7 @@ import pytest
 
 from dart import native, ngram, pure, search
 from dart.errors import CheckpointError, ConfigError, ExtensionError, NgramFormatError
+from dart.ngram_build import build
 from dart.pure.store import CHECKSUM_OFFSET, HEADER_BYTES, _header_checksum
 from tests.conformance import CONFORMANCE, load_json
 from tests.reference.ngram import count_ngrams, write_trie
@@ -251,6 +252,7 @@ def test_what_needs_the_extension_says_so(
     monkeypatch.undo()
     store = ngram.build(TINY, 3, tmp_path / "tiny.ngram")
     monkeypatch.setattr(ngram, "_core", pure)
+    monkeypatch.setattr(build, "_core", pure)
     with pytest.raises(ExtensionError, match="Building .* needs the C\\+\\+ extension"):
         ngram.build(TINY, 3, tmp_path / "other.ngram")
     with pytest.raises(ExtensionError, match="Importing"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -74,6 +75,14 @@ def add_sampling_arguments(parser: argparse.ArgumentParser, max_new_tokens: int)
     group.add_argument(
         "--template-name", metavar="NAME", help="chat template (default: the tokenizer's own)"
     )
+
+
+def memory_size(text: str) -> int:
+    """Bytes from 512M, 4G, 1.5GiB or a plain number; for argparse's `type`."""
+    found = re.fullmatch(r"(\d{1,18}(?:\.\d{1,6})?)([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected bytes, such as 512M or 4G")
+    return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
 
 
 def stream_options(args: argparse.Namespace) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dart.cli.common import Parser, add_model_arguments, load_model
-from dart.cli.ngram import describe
+from dart.cli.ngram_facts import describe
 
 if TYPE_CHECKING:
     from dart.model.dart_model import DartModel

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NoReturn
 
 from dart.errors import ExtensionError
+
+Progress = Callable[[str, float, float], None]
 
 
 def needs_extension(what: str) -> NoReturn:
@@ -19,8 +22,52 @@ def needs_extension(what: str) -> NoReturn:
 class NgramBuilder:
     """Stands in the place of the compiled builder and refuses."""
 
-    def __init__(self, order: int) -> None:
+    def __init__(self, order: int, capacity: int) -> None:
         needs_extension("Building an n-gram store")
+
+
+def combine_runs(
+    runs: list[str], order: int, destination: str, *, memory: int, progress: Progress | None
+) -> None:
+    """Raise ExtensionError."""
+    needs_extension("Building an n-gram store")
+
+
+def merge_runs(
+    runs: list[str],
+    order: int,
+    begin: int,
+    end: int,
+    min_counts: list[int],
+    prefix: str,
+    *,
+    memory: int,
+    progress: Progress | None,
+) -> None:
+    """Raise ExtensionError."""
+    needs_extension("Building an n-gram store")
+
+
+def join_level(
+    parts: list[str], level: int, order: int, prefix: str, *, progress: Progress | None
+) -> None:
+    """Raise ExtensionError."""
+    needs_extension("Building an n-gram store")
+
+
+def encode_levels(
+    prefix: str,
+    order: int,
+    num_tokens: int,
+    destination: str,
+    *,
+    exact: bool,
+    bits: int,
+    memory: int,
+    progress: Progress | None,
+) -> None:
+    """Raise ExtensionError."""
+    needs_extension("Building an n-gram store")
 
 
 def import_trie(source: str, destination: str, *, exact: bool, bits: int) -> None:

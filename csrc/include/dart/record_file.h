@@ -87,6 +87,7 @@ class RecordReader {
     fill();
   }
 
+  std::uint64_t left() const { return left_ + (buffer_.size() - at_); }
   bool is_at_end() const { return at_ == buffer_.size(); }
   const Record& front() const { return buffer_[at_]; }  // unless at the end
   void pop() {
