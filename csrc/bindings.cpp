@@ -17,6 +17,7 @@
 
 #include "dart/context_store.h"
 #include "dart/errors.h"
+#include "dart/lookup_timing.h"
 #include "dart/ngram_builder.h"
 #include "dart/ngram_encoder.h"
 #include "dart/ngram_store.h"
@@ -137,6 +138,27 @@ py::tuple match(const dart::ContextStore& store, const Array<dart::Token>& path,
                         std::move(values));
 }
 
+py::tuple time_lookups(const dart::NgramStore& store, const Array<dart::Token>& contexts,
+                       const Array<dart::Token>& candidates, int rounds) {
+  if (contexts.ndim() != 2 || candidates.ndim() != 2) {
+    throw std::invalid_argument("contexts and candidates must have two dimensions");
+  }
+  std::vector<dart::LookupTime> times;
+  {
+    const py::gil_scoped_release release;
+    times = dart::time_lookups(store, span_of(contexts),
+                               static_cast<std::size_t>(contexts.shape(1)), span_of(candidates),
+                               static_cast<std::size_t>(candidates.shape(1)), rounds);
+  }
+  const auto size = static_cast<py::ssize_t>(times.size());
+  Array<double> first(size), repeated(size);
+  for (py::ssize_t i = 0; i < size; ++i) {
+    first.mutable_at(i) = times[static_cast<std::size_t>(i)].first;
+    repeated.mutable_at(i) = times[static_cast<std::size_t>(i)].repeated;
+  }
+  return py::make_tuple(std::move(first), std::move(repeated));
+}
+
 dart::ValueCoding value_coding(bool exact, int bits) {
   return exact ? dart::ValueCoding::exact() : dart::ValueCoding::quantised(bits);
 }
@@ -230,6 +252,11 @@ PYBIND11_MODULE(_core, module) {
       },
       py::arg("source"), py::arg("destination"), py::kw_only(), py::arg("exact"), py::arg("bits"),
       py::call_guard<py::gil_scoped_release>(), "Convert an upstream .trie file.");
+
+  module.def("time_lookups", &time_lookups, py::arg("store"), py::arg("contexts").noconvert(),
+             py::arg("candidates").noconvert(), py::arg("rounds"),
+             "Nanoseconds of matching candidates int32 [n, k], ascending, with contexts int32 "
+             "[n, m] of a store, float64 [n]: for the first time, and the mean of repetitions.");
 
   module.def("search_tree", &search_tree, py::arg("topk_tokens").noconvert(),
              py::arg("topk_probs").noconvert(), py::arg("store").none(true),

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 
 class NgramStore:
     """A memory-mapped n-gram store."""
@@ -48,6 +49,9 @@ class NgramBuilder:
     def write(self, path: str, *, exact: bool, bits: int) -> None: ...
 
 def import_trie(source: str, destination: str, *, exact: bool, bits: int) -> None: ...
+def time_lookups(
+    store: NgramStore, contexts: Ints, candidates: Ints, rounds: int
+) -> tuple[Doubles, Doubles]: ...
 def search_tree(
     topk_tokens: Ints,
     topk_probs: Floats,

@@ -91,7 +91,7 @@ std::uint64_t NgramStore::largest_code(int depth) const {
   std::uint64_t base = 0;
   const NodeId parents = depth == 1 ? 1 : levels_[depth - 2].node_count;
   for (NodeId parent = 0; parent < parents; ++parent) {
-    const auto [begin, end] = child_range(depth - 1, parent);
+    const auto [begin, end] = children(depth - 1, parent);
     if (begin == end) continue;
     const std::uint64_t last = level.tokens[end - 1];
     largest = std::max(largest, last - base);

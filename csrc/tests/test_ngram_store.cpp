@@ -29,6 +29,8 @@ float probability(const NgramStore& store, const State& state, Token token) {
   float value = -1;
   std::int32_t matched = -1;
   store.score(state, {&token, 1}, {&value, 1}, {&matched, 1});
+  const dart::Score alone = store.score(state, token);
+  CHECK(alone.probability == value && alone.matched_length == matched);
   return value;
 }
 
@@ -36,10 +38,14 @@ float probability(const NgramStore& store, const State& state, Token token) {
 std::vector<float> match_all(const NgramStore& store, const State& state,
                              const std::vector<Token>& sorted_tokens) {
   std::vector<float> values(sorted_tokens.size());
+  std::vector<dart::Match> tokens;
+  for (std::uint32_t i = 0; i < sorted_tokens.size(); ++i) {
+    tokens.push_back(NgramStore::wanted(i, sorted_tokens[i]));
+  }
   std::vector<dart::Match> shorter;
   for (int length = 0; length < store.order(); ++length) {
     std::vector<dart::Match> matches(sorted_tokens.size());
-    matches.resize(store.match_children(state, length, sorted_tokens, shorter, matches));
+    matches.resize(store.match_children(state, length, tokens, shorter, matches));
     for (const dart::Match& match : matches) {
       CHECK(match.probability >= 0 && match.probability <= 1);
       if (match.probability > 0) values[match.candidate] = match.probability;
@@ -59,7 +65,11 @@ void use(const NgramStore& store) {
   for (const Token token : {1, 2, 3, 1, 2, 4, -1, 2}) {
     state = store.advance(state, token);
     store.score(state, tokens, values, matched);
-    for (const float value : values) CHECK(value >= 0 && value <= 1);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      CHECK(values[i] >= 0 && values[i] <= 1);
+      const dart::Score alone = store.score(state, tokens[i]);
+      CHECK(alone.probability >= 0 && alone.probability <= 1);
+    }
     (void)match_all(store, state, known);
     if (store.is_exact()) (void)store.count(known);
   }

@@ -7,6 +7,13 @@ that the compiled search is tested against. Making n-gram stores needs the compi
 from dart.pure.context_store import ContextStore
 from dart.pure.search import search_tree
 from dart.pure.store import NgramStore
-from dart.pure.unavailable import NgramBuilder, import_trie
+from dart.pure.unavailable import NgramBuilder, import_trie, time_lookups
 
-__all__ = ["ContextStore", "NgramBuilder", "NgramStore", "import_trie", "search_tree"]
+__all__ = [
+    "ContextStore",
+    "NgramBuilder",
+    "NgramStore",
+    "import_trie",
+    "search_tree",
+    "time_lookups",
+]

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "dart/bit_packed.h"
@@ -25,12 +24,24 @@ struct State {
   std::array<NodeId, kMaxOrder - 1> nodes;
 };
 
-// One of the wanted tokens among the children of a context.
+// One of the wanted tokens among the children of a context; also one that is looked for there.
 struct Match {
   std::uint32_t candidate;  // index among the wanted tokens
   std::uint32_t position;   // among the context's children
   NodeId child;             // in the next level
   float probability;        // 0 if the child counts as absent
+};
+
+// What a store knows of one token after a context.
+struct Score {
+  float probability;
+  std::int32_t matched_length;
+};
+
+// Nodes begin .. end - 1 of a level.
+struct NodeRange {
+  NodeId begin;
+  NodeId end;
 };
 
 // What a level of the file takes, in bytes.
@@ -68,22 +79,54 @@ class NgramStore {
   // The state after `context`, most recent token last; only the last order-1 matter.
   State state_after(std::span<const Token> context) const;
 
-  // For each token the probability after the longest context that has been followed by it:
+  // The probability of `token` after the longest context that has been followed by it:
   // float32(count) * (1 / float32(context count)), in a quantised file rounded, and that context's
   // length; 0 and 0 if none. Contexts and children with count 0 are treated as absent. A quotient
-  // above 1, possible only in pruned upstream files and damaged ones, is cut to 1. The spans have
-  // equal length.
+  // above 1, possible only in pruned upstream files and damaged ones, is cut to 1.
   // source: counting and probability as published with fvliang/DART.
+  Score score(const State& state, Token token) const;
+  // The same for many tokens, in any order, together. The spans have equal length.
   void score(const State& state, std::span<const Token> tokens, std::span<float> probabilities,
              std::span<std::int32_t> matched_lengths) const;
 
-  // Children among `sorted_tokens` (ascending, distinct, at least 0) of the context made of the
-  // state's last `length` tokens, 0 <= length < order; by candidate, to `out` (at least as long as
-  // sorted_tokens); returns how many. For length > 0, `shorter` are the matches of the context one
+  // Children among `tokens` (ascending, distinct, at least 0: see wanted()) of the context made of
+  // the state's last `length` tokens, 0 <= length < order; by candidate, to `out` (at least as long
+  // as tokens); returns how many. For length > 0, `shorter` are the matches of the context one
   // token shorter, all of them: what has not been found there need not be looked for in most files,
   // and what has is found by its position. At length 0 no probability is given.
-  std::size_t match_children(const State& state, int length, std::span<const Token> sorted_tokens,
+  std::size_t match_children(const State& state, int length, std::span<const Match> tokens,
                              std::span<const Match> shorter, std::span<Match> out) const;
+  // A token as it is looked for.
+  static Match wanted(std::uint32_t candidate, Token token) {
+    return {candidate, static_cast<std::uint32_t>(token), 0, 0.0F};
+  }
+
+  // The steps of match_children, for who has many contexts and would not wait for the memory of
+  // each one: what a prefetch asks for is read by the step behind it, and the next prefetch reads
+  // what the one before asked for. `node` is a context of `length` > 0 tokens; what looks for its
+  // children takes `length` as match_children does.
+  void prefetch_children(int length, NodeId node) const {
+    levels_[length - 1].children.prefetch_hint(node == 0 ? 0 : node - 1);
+  }
+  void prefetch_children_bits(int length, NodeId node) const {
+    levels_[length - 1].children.prefetch_bits(node == 0 ? 0 : node - 1);
+  }
+  // Half-open range of the context's children in level length+1; checked against that level.
+  NodeRange children(int length, NodeId node) const;
+  void prefetch_tokens(int length, NodeRange range) const {
+    levels_[length].tokens.prefetch_hint(range.begin == 0 ? 0 : range.begin - 1);
+  }
+  void prefetch_tokens_bits(int length, NodeRange range) const {
+    levels_[length].tokens.prefetch_bits(range.begin == 0 ? 0 : range.begin - 1);
+  }
+  // Whether children are looked for by where the shorter context has them, not by their token.
+  bool is_remapped(int length) const { return levels_[length].is_remapped; }
+  // Writes the matches among `wanted`, without probabilities; returns how many. These are tokens
+  // or, in a remapped level, matches of the shorter context.
+  std::size_t find_children(int length, NodeRange range, std::span<const Match> wanted,
+                            std::span<Match> out) const;
+  // The probabilities of matches with one context. At length 0 there are none.
+  void read_probabilities(int length, NodeId context, std::span<Match> matches) const;
 
   // Occurrences of an n-gram, 0 if it does not occur or is longer than the order. For the empty one
   // the number of tokens counted. Throws std::invalid_argument if the file is quantised.
@@ -109,8 +152,6 @@ class NgramStore {
   void check_header(const FileHeader& header) const;
   FileHeader header() const;
   const std::uint64_t* words_at(std::uint64_t offset) const;
-  // Half-open range of the context's children in level length+1; checked against that level.
-  std::pair<NodeId, NodeId> child_range(int length, NodeId node) const;
   // The n-grams that end in `token`, by length from 1 to the order.
   std::array<NodeId, kMaxOrder> ends_in(const State& state, Token token) const;
   void verify_sequences(int depth) const;
