@@ -159,6 +159,13 @@ py::tuple time_lookups(const dart::NgramStore& store, const Array<dart::Token>& 
   return py::make_tuple(std::move(first), std::move(repeated));
 }
 
+dart::Memory memory_named(const std::string& name) {
+  if (name == "mapped") return dart::Memory::kMapped;
+  if (name == "preloaded") return dart::Memory::kPreloaded;
+  if (name == "locked") return dart::Memory::kLocked;
+  throw std::invalid_argument("memory is " + name + ", expected mapped, preloaded or locked");
+}
+
 dart::ValueCoding value_coding(bool exact, int bits) {
   return exact ? dart::ValueCoding::exact() : dart::ValueCoding::quantised(bits);
 }
@@ -189,9 +196,14 @@ PYBIND11_MODULE(_core, module) {
 
   py::class_<dart::NgramStore>(module, "NgramStore",
                                "A memory-mapped n-gram store; safe to read from many threads.")
-      .def_static("open", &dart::NgramStore::open, py::arg("path"),
-                  py::call_guard<py::gil_scoped_release>(),
-                  "Map a store file; reads its header only.")
+      .def_static(
+          "open",
+          [](const std::string& path, const std::string& memory) {
+            const dart::Memory kind = memory_named(memory);
+            const py::gil_scoped_release release;
+            return dart::NgramStore::open(path, kind);
+          },
+          py::arg("path"), py::arg("memory") = "mapped", "Map a store file; reads its header only.")
       .def_property_readonly("order", &dart::NgramStore::order)
       .def_property_readonly("is_exact", &dart::NgramStore::is_exact)
       .def_property_readonly("num_nodes",

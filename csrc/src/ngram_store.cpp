@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "dart/errors.h"
+#include "dart/preload.h"
 
 namespace dart {
 namespace {
@@ -93,11 +94,16 @@ std::size_t find_among(const EliasFano& sequence, NodeId begin, NodeId end,
 
 }  // namespace
 
-NgramStore NgramStore::open(const std::string& path) {
-  MappedFile mapping(path, "an n-gram store file",
-                     "give the path of a file made by `python -m dart ngram build` or `import`");
-  NgramStore store(mapping.bytes(), path);
-  store.mapping_ = std::move(mapping);
+NgramStore NgramStore::open(const std::string& path, Memory memory) {
+  const auto mapping = std::make_shared<const MappedFile>(
+      path, "an n-gram store file",
+      "give the path of a file made by `python -m dart ngram build` or `import`");
+  NgramStore store(mapping->bytes(), path);
+  store.mapping_ = mapping;
+  if (memory == Memory::kLocked) mapping->lock(path);
+  if (memory != Memory::kMapped) {
+    preload(mapping, memory == Memory::kLocked ? mapping->bytes().size() : preload_limit());
+  }
   return store;
 }
 

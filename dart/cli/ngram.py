@@ -1,4 +1,4 @@
-"""`python -m dart ngram build|import|info`: n-gram stores from texts or published tries."""
+"""`python -m dart ngram build|import|info|bench`: n-gram stores from texts or published tries."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dart.cli import ngram_bench
 from dart.cli.common import Parser
 from dart.errors import ConfigError
 
@@ -47,6 +48,8 @@ def parser() -> argparse.ArgumentParser:
     info.add_argument("--verify", action="store_true", help="read and check every byte of it")
     info.add_argument("--json", action="store_true", help="print one JSON object")
     info.set_defaults(run=_info)
+
+    ngram_bench.add_parser(actions)
     return made
 
 
@@ -60,6 +63,7 @@ def _add_precision(action: argparse.ArgumentParser) -> None:
 def main(argv: Sequence[str]) -> int:
     """Run the command; its exit code."""
     args = parser().parse_args(argv)
+    args.command = ["ngram", *argv]  # for what is written to files
     return args.run(args)
 
 

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,6 +45,13 @@ struct NodeRange {
   NodeId end;
 };
 
+// How a file is kept in memory. None of the ways waits for the disk.
+enum class Memory {
+  kMapped,     // the system reads what is looked up, when it is
+  kPreloaded,  // a thread reads the file ahead, as much of it as makes sense
+  kLocked,     // a thread reads all of it, and it stays
+};
+
 // What a level of the file takes, in bytes.
 struct LevelSizes {
   std::uint64_t nodes;
@@ -57,8 +65,9 @@ struct LevelSizes {
 // Immutable; every const member may be called from several threads at once.
 class NgramStore {
  public:
-  // Maps the file. Throws FileError (missing, a directory, unreadable) or FormatError.
-  static NgramStore open(const std::string& path);
+  // Maps the file. Throws FileError (missing, a directory, unreadable, may not be locked) or
+  // FormatError.
+  static NgramStore open(const std::string& path, Memory memory = Memory::kMapped);
   // Reads from memory the caller keeps alive, 8-byte aligned; `name` appears in messages.
   static NgramStore view(std::span<const std::byte> bytes, const std::string& name);
 
@@ -162,7 +171,7 @@ class NgramStore {
   [[noreturn]] void corrupt(const std::string& field, const std::string& found,
                             const std::string& expected) const;
 
-  MappedFile mapping_;  // empty for view()
+  std::shared_ptr<const MappedFile> mapping_;  // null for view()
   std::span<const std::byte> file_;
   std::string path_;
   int order_ = 0;
