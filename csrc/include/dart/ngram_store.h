@@ -165,6 +165,7 @@ class NgramStore {
   std::array<NodeId, kMaxOrder> ends_in(const State& state, Token token) const;
   void verify_sequences(int depth) const;
   void verify_values(int depth) const;
+  void verify_codes(int depth, NodeId parent, NodeId suffix, int deepest) const;
   std::uint64_t largest_code(int depth) const;
   std::uint64_t code_of(int depth, NodeId node) const;
   Count count_of(int depth, NodeId node) const;
