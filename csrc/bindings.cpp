@@ -18,6 +18,7 @@
 
 #include "dart/context_store.h"
 #include "dart/errors.h"
+#include "dart/lookup_timing.h"
 #include "dart/ngram_builder.h"
 #include "dart/ngram_encoder.h"
 #include "dart/ngram_store.h"
@@ -140,6 +141,34 @@ py::tuple match(const dart::ContextStore& store, const Array<dart::Token>& path,
                         std::move(values));
 }
 
+py::tuple time_lookups(const dart::NgramStore& store, const Array<dart::Token>& contexts,
+                       const Array<dart::Token>& candidates, int rounds) {
+  if (contexts.ndim() != 2 || candidates.ndim() != 2) {
+    throw std::invalid_argument("contexts and candidates must have two dimensions");
+  }
+  std::vector<dart::LookupTime> times;
+  {
+    const py::gil_scoped_release release;
+    times = dart::time_lookups(store, span_of(contexts),
+                               static_cast<std::size_t>(contexts.shape(1)), span_of(candidates),
+                               static_cast<std::size_t>(candidates.shape(1)), rounds);
+  }
+  const auto size = static_cast<py::ssize_t>(times.size());
+  Array<double> first(size), repeated(size);
+  for (py::ssize_t i = 0; i < size; ++i) {
+    first.mutable_at(i) = times[static_cast<std::size_t>(i)].first;
+    repeated.mutable_at(i) = times[static_cast<std::size_t>(i)].repeated;
+  }
+  return py::make_tuple(std::move(first), std::move(repeated));
+}
+
+dart::Memory memory_named(const std::string& name) {
+  if (name == "mapped") return dart::Memory::kMapped;
+  if (name == "preloaded") return dart::Memory::kPreloaded;
+  if (name == "locked") return dart::Memory::kLocked;
+  throw std::invalid_argument("memory is " + name + ", expected mapped, preloaded or locked");
+}
+
 dart::ValueCoding value_coding(bool exact, int bits) {
   return exact ? dart::ValueCoding::exact() : dart::ValueCoding::quantised(bits);
 }
@@ -148,7 +177,8 @@ dart::ValueCoding value_coding(bool exact, int bits) {
 // Ctrl-C through. `callback` must outlive it.
 dart::Progress progress_of(const py::object& callback) {
   using Clock = std::chrono::steady_clock;
-  static constexpr auto kInterval = std::chrono::milliseconds(100);  // taking the lock may take a while
+  static constexpr auto kInterval =
+      std::chrono::milliseconds(100);  // taking the lock may take a while
   return [&callback, next = Clock::time_point{}](const std::string& stage, double done,
                                                  double total) mutable {
     if (Clock::now() < next) return;
@@ -185,9 +215,14 @@ PYBIND11_MODULE(_core, module) {
 
   py::class_<dart::NgramStore>(module, "NgramStore",
                                "A memory-mapped n-gram store; safe to read from many threads.")
-      .def_static("open", &dart::NgramStore::open, py::arg("path"),
-                  py::call_guard<py::gil_scoped_release>(),
-                  "Map a store file; reads its header only.")
+      .def_static(
+          "open",
+          [](const std::string& path, const std::string& memory) {
+            const dart::Memory kind = memory_named(memory);
+            const py::gil_scoped_release release;
+            return dart::NgramStore::open(path, kind);
+          },
+          py::arg("path"), py::arg("memory") = "mapped", "Map a store file; reads its header only.")
       .def_property_readonly("order", &dart::NgramStore::order)
       .def_property_readonly("is_exact", &dart::NgramStore::is_exact)
       .def_property_readonly("num_nodes",
@@ -323,6 +358,11 @@ PYBIND11_MODULE(_core, module) {
       },
       py::arg("source"), py::arg("destination"), py::kw_only(), py::arg("exact"), py::arg("bits"),
       py::call_guard<py::gil_scoped_release>(), "Convert an upstream .trie file.");
+
+  module.def("time_lookups", &time_lookups, py::arg("store"), py::arg("contexts").noconvert(),
+             py::arg("candidates").noconvert(), py::arg("rounds"),
+             "Nanoseconds of matching candidates int32 [n, k], ascending, with contexts int32 "
+             "[n, m] of a store, float64 [n]: for the first time, and the mean of repetitions.");
 
   module.def("search_tree", &search_tree, py::arg("topk_tokens").noconvert(),
              py::arg("topk_probs").noconvert(), py::arg("store").none(true),

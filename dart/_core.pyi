@@ -9,12 +9,13 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Progress = Callable[[str, float, float], None]
+Doubles = NDArray[np.float64]
 
 class NgramStore:
     """A memory-mapped n-gram store."""
 
     @staticmethod
-    def open(path: str) -> NgramStore: ...
+    def open(path: str, memory: str = "mapped") -> NgramStore: ...
     @property
     def order(self) -> int: ...
     @property
@@ -86,6 +87,9 @@ def encode_levels(
     progress: Progress | None,
 ) -> None: ...
 def import_trie(source: str, destination: str, *, exact: bool, bits: int) -> None: ...
+def time_lookups(
+    store: NgramStore, contexts: Ints, candidates: Ints, rounds: int
+) -> tuple[Doubles, Doubles]: ...
 def search_tree(
     topk_tokens: Ints,
     topk_probs: Floats,

@@ -12,6 +12,8 @@ from dart.errors import ConfigError
 
 # Where DART's search reads n-grams: the store file, the text itself, both, or nowhere.
 NGRAM_SOURCES = ("static", "context", "both", "none")
+# How an n-gram store is kept in memory: see NgramStore.open.
+NGRAM_MEMORY = ("mapped", "preloaded", "locked")
 GREEDY_BELOW = 1e-5  # temperatures up to this one mean argmax, as upstream has it
 
 

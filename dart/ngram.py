@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dart import native
+from dart.config import NGRAM_MEMORY
 from dart.errors import CheckpointError, ConfigError, DartError
 from dart.folders import cache_folder
 from dart.ngram_build.config import (
@@ -79,21 +80,28 @@ class NgramStore:
     pickled store carries its path, not its contents.
     """
 
-    __slots__ = ("_path", "core")
+    __slots__ = ("_memory", "_path", "core")
 
-    def __init__(self, core: _core.NgramStore, path: str) -> None:
+    def __init__(self, core: _core.NgramStore, path: str, memory: str = "mapped") -> None:
         self.core = core  # handed to the search
         self._path = path
+        self._memory = memory
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> NgramStore:
-        """Map a store file made by `build` or `import_trie`.
+    def open(cls, path: str | os.PathLike[str], *, memory: str = "mapped") -> NgramStore:
+        """Map a store file made by `build` or `import_trie`; none of the ways waits for the disk.
 
-        raises     CheckpointError if there is no such file or it is a folder; NgramFormatError if
-                   its header is damaged, of another version, or it is an upstream .trie file.
+        memory     "mapped": the system reads what is looked up, when it is; "preloaded": a thread
+                   reads the file ahead, from its start, at most half as much as the machine has
+                   memory; "locked": likewise, all of it, and it stays, which the system may forbid.
+        raises     CheckpointError if there is no such file, it is a folder, or it may not be
+                   locked; NgramFormatError if its header is damaged, of another version, or it is
+                   an upstream .trie file; ConfigError for another word.
         """
+        if memory not in NGRAM_MEMORY:
+            raise ConfigError(f"memory is {memory!r}, expected one of {', '.join(NGRAM_MEMORY)}")
         path = os.fspath(path)
-        return cls(_core.NgramStore.open(path), path)
+        return cls(_core.NgramStore.open(path, memory), path, memory)
 
     @property
     def path(self) -> str:
@@ -166,10 +174,14 @@ class NgramStore:
         self.core.verify()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return NgramStore.open, (self._path,)
+        return _reopen, (self._path, self._memory)
 
     def __repr__(self) -> str:
         return f"NgramStore({self._path!r}, order={self.order}, num_nodes={self.num_nodes})"
+
+
+def _reopen(path: str, memory: str) -> NgramStore:
+    return NgramStore.open(path, memory=memory)
 
 
 def import_trie(
@@ -239,7 +251,11 @@ def build(
 
 
 def open_or_import(
-    path: str | os.PathLike[str], *, trie_name: str = "small.trie", cache: Path | None = None
+    path: str | os.PathLike[str],
+    *,
+    trie_name: str = "small.trie",
+    cache: Path | None = None,
+    memory: str = "mapped",
 ) -> NgramStore:
     """Open a store, an upstream `.trie`, or a folder that holds either.
 
@@ -247,6 +263,7 @@ def open_or_import(
 
     trie_name  which of upstream's files to take from a folder without a store
     cache      where imported stores are kept; None: DART_CACHE, else ~/.cache/dart
+    memory     as NgramStore.open takes it
     raises     CheckpointError where the folder holds neither; else as NgramStore.open, import_trie
     """
     source = Path(path)
@@ -261,7 +278,7 @@ def open_or_import(
                 f"{path} holds neither a .ngram store nor {trie_name}; expected one of them."
             )
     if source.suffix != ".trie":
-        return NgramStore.open(source)
+        return NgramStore.open(source, memory=memory)
     if not source.is_file():
         raise CheckpointError(f"{source} does not exist; expected an upstream .trie file.")
     state = source.stat()
@@ -274,4 +291,4 @@ def open_or_import(
         logger.warning("importing %s (%.1f MB), once", source, state.st_size / 1e6)
         store.parent.mkdir(parents=True, exist_ok=True)
         import_trie(source, store)
-    return NgramStore.open(store)
+    return NgramStore.open(store, memory=memory)

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -53,6 +54,39 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 void MappedFile::release() const {
   if (data_ != nullptr) (void)::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+}
+
+void MappedFile::prefer_huge_pages(std::size_t size) const {
+#ifdef MADV_HUGEPAGE
+  if (data_ != nullptr) (void)::madvise(const_cast<std::byte*>(data_), size, MADV_HUGEPAGE);
+#else
+  (void)size;
+#endif
+}
+
+void MappedFile::load(std::size_t offset, std::size_t size) const {
+  std::byte* const start = const_cast<std::byte*>(data_) + offset;
+#ifdef MADV_POPULATE_READ
+  if (::madvise(start, size, MADV_POPULATE_READ) == 0) return;  // else an older kernel
+#endif
+  (void)::madvise(start, size, MADV_WILLNEED);
+}
+
+void MappedFile::lock(const std::string& path) const {
+  if (data_ == nullptr) return;
+#ifdef MLOCK_ONFAULT
+  const int failed = ::mlock2(data_, size_, MLOCK_ONFAULT);
+#else
+  const int failed = ::mlock(data_, size_);
+#endif
+  if (failed == 0) return;
+  const std::string reason = std::strerror(errno);
+  struct rlimit limit{};
+  (void)::getrlimit(RLIMIT_MEMLOCK, &limit);
+  throw FileError(path, "cannot be locked in memory (" + reason + ")",
+                  "leave to lock " + std::to_string(size_) + " bytes, here it is for " +
+                      std::to_string(limit.rlim_cur) + " (RLIMIT_MEMLOCK)",
+                  "raise the limit (ulimit -l, in KiB) or do without locking");
 }
 
 MappedFile::~MappedFile() {

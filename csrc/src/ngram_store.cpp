@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "dart/errors.h"
+#include "dart/preload.h"
 
 namespace dart {
 namespace {
@@ -16,6 +17,9 @@ const char* const kRemedy = "build the file again with `python -m dart ngram bui
 constexpr std::uint64_t kReadRatio = 8;
 // Children that are read at a time.
 constexpr std::size_t kChunk = 64;
+// Wanted tokens whose buckets are sought before the first is searched, so that the memory they lie
+// in is waited for once.
+constexpr std::size_t kBatch = 32;
 
 std::string number(std::uint64_t value) { return std::to_string(value); }
 
@@ -33,12 +37,10 @@ bool looks_like_trie(std::span<const std::byte> bytes) {
          bytes.size() == 36 * head[1] + 4;
 }
 
-// Writes who of the `wanted` codes is among the children begin .. end - 1: `out[i].candidate` is
-// the index in `wanted`. Returns how many are. On a damaged file the answer is wrong, not out of
+// Among the values of children begin .. end - 1; on a damaged file the answer is wrong, not out of
 // range.
-template <typename Code>
-std::size_t find_children(const EliasFano& sequence, NodeId begin, NodeId end,
-                          std::size_t wanted_count, const Code& wanted, Match* out) {
+std::size_t find_among(const EliasFano& sequence, NodeId begin, NodeId end,
+                       std::span<const Match> wanted, Match* out) {
   // Children's values begin where those of the siblings before end.
   std::uint64_t base = 0;
   EliasFano::Cursor cursor = sequence.cursor(begin == 0 ? 0 : begin - 1);
@@ -47,19 +49,27 @@ std::size_t find_children(const EliasFano& sequence, NodeId begin, NodeId end,
     cursor.next();
   }
   std::size_t found = 0;
-  if (end - begin > kReadRatio * wanted_count) {
+  if (end - begin > kReadRatio * wanted.size()) {
     EliasFano::Finder finder = sequence.finder(cursor, end);
-    for (std::size_t i = 0; i < wanted_count; ++i) {
-      const NodeId child = finder.find(base + wanted(i));
-      if (child == EliasFano::kNotFound) continue;
-      out[found++] = {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(child - begin),
-                      child, 0.0F};
+    std::array<EliasFano::Finder::Bucket, kBatch> buckets;
+    for (std::size_t first = 0; first < wanted.size(); first += kBatch) {
+      const std::size_t last = std::min(first + kBatch, wanted.size());
+      for (std::size_t i = first; i < last; ++i) finder.prefetch_hint(base + wanted[i].position);
+      for (std::size_t i = first; i < last; ++i) finder.prefetch_bits(base + wanted[i].position);
+      for (std::size_t i = first; i < last; ++i)
+        buckets[i - first] = finder.seek(base + wanted[i].position);
+      for (std::size_t i = first; i < last; ++i) {
+        const NodeId child = finder.find(buckets[i - first], base + wanted[i].position);
+        if (child == EliasFano::kNotFound) continue;
+        out[found++] = {wanted[i].candidate, static_cast<std::uint32_t>(child - begin), child,
+                        0.0F};
+      }
     }
     return found;
   }
   std::array<std::uint64_t, kChunk> values;
   std::size_t i = 0;
-  for (NodeId first = begin; first < end && i < wanted_count;) {
+  for (NodeId first = begin; first < end && i < wanted.size();) {
     const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(end - first, kChunk));
     values[0] = cursor.value();
     for (std::size_t c = 1; c < count; ++c) {
@@ -67,12 +77,11 @@ std::size_t find_children(const EliasFano& sequence, NodeId begin, NodeId end,
       values[c] = cursor.value();
     }
     // Merges without branches that cannot be predicted.
-    for (std::size_t c = 0; c < count && i < wanted_count;) {
+    for (std::size_t c = 0; c < count && i < wanted.size();) {
       const std::uint64_t here = values[c] - base;
-      const std::uint64_t there = wanted(i);
+      const std::uint64_t there = wanted[i].position;
       const NodeId child = first + c;
-      out[found] = {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(child - begin), child,
-                    0.0F};
+      out[found] = {wanted[i].candidate, static_cast<std::uint32_t>(child - begin), child, 0.0F};
       found += static_cast<std::size_t>(here == there);
       i += static_cast<std::size_t>(there <= here);
       c += static_cast<std::size_t>(here <= there);
@@ -85,11 +94,16 @@ std::size_t find_children(const EliasFano& sequence, NodeId begin, NodeId end,
 
 }  // namespace
 
-NgramStore NgramStore::open(const std::string& path) {
-  MappedFile mapping(path, "an n-gram store file",
-                     "give the path of a file made by `python -m dart ngram build` or `import`");
-  NgramStore store(mapping.bytes(), path);
-  store.mapping_ = std::move(mapping);
+NgramStore NgramStore::open(const std::string& path, Memory memory) {
+  const auto mapping = std::make_shared<const MappedFile>(
+      path, "an n-gram store file",
+      "give the path of a file made by `python -m dart ngram build` or `import`");
+  NgramStore store(mapping->bytes(), path);
+  store.mapping_ = mapping;
+  if (memory == Memory::kLocked) mapping->lock(path);
+  if (memory != Memory::kMapped) {
+    preload(mapping, memory == Memory::kLocked ? mapping->bytes().size() : preload_limit());
+  }
   return store;
 }
 
@@ -235,7 +249,7 @@ std::vector<LevelSizes> NgramStore::level_sizes() const {
   return sizes;
 }
 
-std::pair<NodeId, NodeId> NgramStore::child_range(int length, NodeId node) const {
+NodeRange NgramStore::children(int length, NodeId node) const {
   if (length == 0) return {0, levels_[0].node_count};
   const Level& level = levels_[length - 1];
   if (node >= level.node_count) {
@@ -280,18 +294,17 @@ std::array<NodeId, kMaxOrder> NgramStore::ends_in(const State& state, Token toke
   std::array<NodeId, kMaxOrder> nodes;
   nodes.fill(kNoNode);
   if (token < 0) return nodes;
-  std::uint64_t position = 0;  // among the children of the context one token shorter
+  std::uint32_t position = 0;  // among the children of the context one token shorter
   for (int length = 0; length < order_; ++length) {
     const NodeId context = length == 0 ? 0 : state.nodes[length - 1];
     const Level& level = levels_[length];
     const bool is_possible =
         context != kNoNode && (!level.is_remapped || nodes[length - 1] != kNoNode);
     if (!is_possible) continue;
-    const auto [begin, end] = child_range(length, context);
-    if (begin == end) continue;
-    const std::uint64_t code = level.is_remapped ? position : static_cast<std::uint64_t>(token);
+    Match wanted = NgramStore::wanted(0, token);
+    if (level.is_remapped) wanted.position = position;
     Match match;
-    if (find_children(level.tokens, begin, end, 1, [code](std::size_t) { return code; }, &match)) {
+    if (find_children(length, children(length, context), {&wanted, 1}, {&match, 1}) > 0) {
       nodes[length] = match.child;
       position = match.position;
     }
@@ -315,46 +328,60 @@ State NgramStore::state_after(std::span<const Token> context) const {
   return state;
 }
 
-std::size_t NgramStore::match_children(const State& state, int length,
-                                       std::span<const Token> sorted_tokens,
-                                       std::span<const Match> shorter, std::span<Match> out) const {
-  if (out.size() < sorted_tokens.size()) {
-    throw std::invalid_argument("out is shorter than sorted_tokens");
-  }
-  const NodeId context = length == 0 ? 0 : state.nodes[length - 1];
+std::size_t NgramStore::find_children(int length, NodeRange range, std::span<const Match> wanted,
+                                      std::span<Match> out) const {
+  if (out.size() < wanted.size()) throw std::invalid_argument("out is shorter than wanted");
+  if (range.begin == range.end || wanted.empty()) return 0;
   const Level& level = levels_[length];
-  const std::size_t wanted = level.is_remapped ? shorter.size() : sorted_tokens.size();
-  if (context == kNoNode || wanted == 0) return 0;
-  const auto [begin, end] = child_range(length, context);
-  if (begin == end) return 0;
-  std::size_t found = 0;
-  if (level.is_remapped) {
-    found = find_children(
-        level.tokens, begin, end, wanted,
-        [shorter](std::size_t i) { return std::uint64_t{shorter[i].position}; }, out.data());
-    for (std::size_t m = 0; m < found; ++m) out[m].candidate = shorter[out[m].candidate].candidate;
-  } else {
-    found = find_children(
-        level.tokens, begin, end, wanted,
-        [sorted_tokens](std::size_t i) { return static_cast<std::uint64_t>(sorted_tokens[i]); },
-        out.data());
+  const std::size_t found = find_among(level.tokens, range.begin, range.end, wanted, out.data());
+  if (length > 0) {
+    for (const Match& match : out.first(found)) level.codes.prefetch(match.child);
   }
-  if (found == 0 || length == 0) return found;
+  return found;
+}
+
+void NgramStore::read_probabilities(int length, NodeId context, std::span<Match> matches) const {
+  if (length == 0 || matches.empty()) return;
+  const Level& level = levels_[length];
   if (is_exact_) {
     const Count whole = count_of(length, context);
     const float reciprocal = whole == 0 ? 0.0F : 1.0F / static_cast<float>(whole);
-    for (Match& match : out.first(found)) {
+    for (Match& match : matches) {
       const Count part = count_of(length + 1, match.child);
       match.probability = std::min(static_cast<float>(part) * reciprocal, 1.0F);
     }
-  } else {
-    for (Match& match : out.first(found)) {
-      const float probability = level.probabilities[code_of(length + 1, match.child)];
-      // Written so that a damaged codebook's NaN becomes 0.
-      match.probability = probability > 0.0F ? std::min(probability, 1.0F) : 0.0F;
-    }
+    return;
   }
+  for (Match& match : matches) {
+    const float probability = level.probabilities[code_of(length + 1, match.child)];
+    // Written so that a damaged codebook's NaN becomes 0.
+    match.probability = probability > 0.0F ? std::min(probability, 1.0F) : 0.0F;
+  }
+}
+
+std::size_t NgramStore::match_children(const State& state, int length,
+                                       std::span<const Match> tokens,
+                                       std::span<const Match> shorter, std::span<Match> out) const {
+  const NodeId context = length == 0 ? 0 : state.nodes[length - 1];
+  const std::span<const Match> wanted = is_remapped(length) ? shorter : tokens;
+  if (context == kNoNode || wanted.empty()) return 0;
+  const std::size_t found = find_children(length, children(length, context), wanted, out);
+  read_probabilities(length, context, out.first(found));
   return found;
+}
+
+Score NgramStore::score(const State& state, Token token) const {
+  Score score{0.0F, 0};
+  if (token < 0) return score;
+  const Match wanted = NgramStore::wanted(0, token);
+  Match match{};
+  std::size_t found = 0;
+  for (int length = 0; length < order_; ++length) {
+    const Match shorter = match;
+    found = match_children(state, length, {&wanted, 1}, {&shorter, found}, {&match, 1});
+    if (found > 0 && match.probability > 0.0F) score = {match.probability, length};
+  }
+  return score;
 }
 
 void NgramStore::score(const State& state, std::span<const Token> tokens,
@@ -363,31 +390,31 @@ void NgramStore::score(const State& state, std::span<const Token> tokens,
   if (probabilities.size() != tokens.size() || matched_lengths.size() != tokens.size()) {
     throw std::invalid_argument("tokens, probabilities and matched_lengths differ in length");
   }
-  std::fill(probabilities.begin(), probabilities.end(), 0.0F);
-  std::fill(matched_lengths.begin(), matched_lengths.end(), 0);
   std::vector<Token> sorted(tokens.begin(), tokens.end());
   std::sort(sorted.begin(), sorted.end());
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
   sorted.erase(sorted.begin(), std::lower_bound(sorted.begin(), sorted.end(), Token{0}));
+  std::vector<Match> all;
+  for (const Token token : sorted)
+    all.push_back(wanted(static_cast<std::uint32_t>(all.size()), token));
   std::vector<Match> shorter(sorted.size());
   std::vector<Match> matches(sorted.size());
-  std::vector<float> values(sorted.size(), 0.0F);
-  std::vector<std::int32_t> lengths(sorted.size(), 0);
+  std::vector<Score> scores(sorted.size(), Score{0.0F, 0});
   std::size_t found = 0;
   for (int length = 0; length < order_; ++length) {
     shorter.swap(matches);
-    found = match_children(state, length, sorted, std::span(shorter).first(found), matches);
-    for (std::size_t m = 0; m < found; ++m) {
-      if (matches[m].probability == 0.0F) continue;
-      values[matches[m].candidate] = matches[m].probability;
-      lengths[matches[m].candidate] = length;
+    found = match_children(state, length, all, std::span(shorter).first(found), matches);
+    for (const Match& match : std::span(matches).first(found)) {
+      if (match.probability > 0.0F) scores[match.candidate] = {match.probability, length};
     }
   }
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const auto at = std::lower_bound(sorted.begin(), sorted.end(), tokens[i]);
-    if (at == sorted.end() || *at != tokens[i]) continue;  // negative
-    probabilities[i] = values[static_cast<std::size_t>(at - sorted.begin())];
-    matched_lengths[i] = lengths[static_cast<std::size_t>(at - sorted.begin())];
+    const bool is_known = at != sorted.end() && *at == tokens[i];  // negative ones are not
+    const Score score =
+        is_known ? scores[static_cast<std::size_t>(at - sorted.begin())] : Score{0.0F, 0};
+    probabilities[i] = score.probability;
+    matched_lengths[i] = score.matched_length;
   }
 }
 

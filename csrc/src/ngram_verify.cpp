@@ -40,6 +40,13 @@ void NgramStore::verify() const {
     // Tokens of a remapped level are those of the level before.
     if (!levels_[depth - 1].is_remapped) vocab_size = std::max(vocab_size, largest_code(depth) + 1);
   }
+  int deepest = order_;
+  while (deepest > 1 && !levels_[deepest - 1].is_remapped) --deepest;
+  if (deepest > 1) {
+    for (NodeId node = 0; node < levels_[0].node_count; ++node) {
+      verify_codes(2, node, 0, deepest);
+    }
+  }
   if (num_nodes() == 0) vocab_size = 0;
   if (vocab_size != vocab_size_) {
     corrupt("vocab_size", std::to_string(vocab_size_), std::to_string(vocab_size));
@@ -84,6 +91,44 @@ void NgramStore::verify_values(int depth) const {
   for (NodeId node = 0; node < level.node_count; ++node) (void)code_of(depth, node);
 }
 
+// That the codes of a remapped level are those of children of the suffix: of the parent's children,
+// in level `depth`, and of all below them down to level `deepest`. `suffix` is the parent without
+// its first token, in the level before the parent's: kNoNode where that is not to be found out.
+void NgramStore::verify_codes(int depth, NodeId parent, NodeId suffix, int deepest) const {
+  const Level& level = levels_[depth - 1];
+  const NodeRange range = children(depth - 1, parent);
+  if (range.begin == range.end) return;
+  const bool is_known = suffix != kNoNode;
+  const NodeRange following = is_known ? children(depth - 2, suffix) : NodeRange{0, 0};
+  const std::uint64_t base = range.begin == 0 ? 0 : level.tokens[range.begin - 1] + 1;
+  if (level.is_remapped && is_known) {  // siblings ascend: the last has the largest code
+    const std::uint64_t largest = level.tokens[range.end - 1] - base;
+    if (largest >= following.end - following.begin) {
+      corrupt(level_field(depth, "token") + " of node " + std::to_string(range.end - 1),
+              std::to_string(largest),
+              "less than the " + std::to_string(following.end - following.begin) +
+                  " children of its context's suffix");
+    }
+  }
+  if (depth == deepest) return;
+  EliasFano::Cursor cursor = level.tokens.cursor(range.begin);
+  for (NodeId node = range.begin; node < range.end; ++node) {
+    if (node > range.begin) cursor.next();
+    const std::uint64_t code = cursor.value() - base;
+    NodeId next = kNoNode;
+    if (level.is_remapped && is_known) {
+      next = following.begin + code;
+    } else if (is_known && !levels_[depth - 2].is_remapped) {
+      const Match wanted = NgramStore::wanted(0, static_cast<Token>(code));
+      Match match;
+      if (find_children(depth - 2, following, {&wanted, 1}, {&match, 1}) > 0) next = match.child;
+    }
+    // A plain level above a remapped one is one whose codes are its tokens anyway, if any: what is
+    // not found out there is left.
+    verify_codes(depth + 1, node, next, deepest);
+  }
+}
+
 std::uint64_t NgramStore::largest_code(int depth) const {
   const Level& level = levels_[depth - 1];
   if (level.node_count == 0) return 0;
@@ -91,7 +136,7 @@ std::uint64_t NgramStore::largest_code(int depth) const {
   std::uint64_t base = 0;
   const NodeId parents = depth == 1 ? 1 : levels_[depth - 2].node_count;
   for (NodeId parent = 0; parent < parents; ++parent) {
-    const auto [begin, end] = child_range(depth - 1, parent);
+    const auto [begin, end] = children(depth - 1, parent);
     if (begin == end) continue;
     const std::uint64_t last = level.tokens[end - 1];
     largest = std::max(largest, last - base);

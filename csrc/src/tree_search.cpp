@@ -1,11 +1,13 @@
 #include "dart/tree_search.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 #include <string>
+
+#include "dart/beam_matches.h"
 
 namespace dart {
 namespace {
@@ -13,7 +15,8 @@ namespace {
 constexpr float kEpsilon = 1e-10F;  // added before a logarithm, upstream's value
 constexpr float kMaxWeight = 1e6F;  // keeps every product finite
 constexpr float kMaxProbability = 1.001F;
-constexpr float kNoStep = 1.0F;                   // no score rises
+constexpr float kNoStep = 1.0F;         // no score rises
+constexpr float kSigmoidSlack = 1e-5F;  // no library promises that its exp and log1p only rise
 constexpr std::size_t kMaxCandidates = 1U << 16;  // so that beam position * candidates fits
 constexpr std::size_t kMaxBeamWidth = 1U << 16;
 
@@ -51,19 +54,13 @@ struct Level {
   std::vector<Token> tokens;
   std::vector<std::int32_t> ranks;
   std::vector<float> probabilities;
-  std::vector<float> logits;  // G * ln(p + eps), or ln(p + eps) with an acceptance model
-  std::vector<float> steps;   // what the score changes by where no n-gram matches
+  std::vector<float> logits;    // G * ln(p + eps), or ln(p + eps) with an acceptance model
+  std::vector<float> steps;     // what the score changes by where no n-gram matches
+  std::vector<float> ceilings;  // what it changes by at most, whatever matches
   std::vector<char> is_eos;
   std::size_t eos_count = 0;
   float weight = 0;
   float lowest_logit = 0;  // taken for a token that is no candidate
-};
-
-// The matches of one context in one level, shared by all beam members that end in it.
-struct ContextMatches {
-  NodeId node = kNoNode;
-  std::size_t begin = 0;  // into Search::matches_
-  std::size_t end = 0;
 };
 
 class Search {
@@ -76,7 +73,9 @@ class Search {
         store_(has_model_ || params.ngram_weight > 0 ? store : nullptr),
         params_(params),
         missing_ngram_(params.ngram_weight * std::log(kEpsilon)),
-        threshold_(params.min_score) {}
+        threshold_(params.min_score) {
+    if (store_ != nullptr) matches_.emplace(*store_);
+  }
 
   Tree run(std::span<const Token> context) {
     BeamEntry root{-1, 0.0F, {}, {}};
@@ -122,6 +121,7 @@ class Search {
     level_.probabilities.clear();
     level_.logits.clear();
     level_.steps.clear();
+    level_.ceilings.clear();
     level_.is_eos.clear();
     level_.eos_count = 0;
     level_.weight = has_model_ ? 1.0F : params_.level_weights[level];
@@ -142,6 +142,7 @@ class Search {
       level_.probabilities.push_back(p);
       level_.logits.push_back(logit);
       level_.steps.push_back(step(logit, 0, 0.0F, {}));
+      level_.ceilings.push_back(ceiling(logit));
       level_.is_eos.push_back(is_eos ? 1 : 0);
       level_.eos_count += is_eos ? 1 : 0;
     }
@@ -174,6 +175,28 @@ class Search {
     return level_.weight * (logit + params_.ngram_weight * log_probability(q));
   }
 
+  // What step() gives at most, for any match of store and context; as its operations are rounded in
+  // the same order, rounding takes none above.
+  float ceiling(float logit) const {
+    if (!has_model_) return level_.weight * logit;  // q is at most 1
+    const float least = log_probability(0.0F);
+    float context = 0.0F;
+    for (std::size_t length = 1; context_store_ != nullptr && length < params_.context_lengths;
+         ++length) {
+      const float* const terms = context_terms(static_cast<int>(length));
+      context = std::max(context, terms[0] + std::max(terms[1] * least, 0.0F));
+    }
+    float z = -std::numeric_limits<float>::infinity();
+    for (std::size_t length = 0; length < params_.acceptance_lengths; ++length) {
+      const float* const model =
+          params_.acceptance.data() + 3 * (level_number_ * params_.acceptance_lengths + length);
+      const float without = model[0] + model[1] * logit;
+      z = std::max(z, without + std::max(model[2] * least, 0.0F) + context);
+    }
+    const float most = log_sigmoid(z);
+    return most + kSigmoidSlack * (1.0F - most);
+  }
+
   // Coefficients of the acceptance model for a match of the context store.
   const float* context_terms(int length) const {
     const auto known = static_cast<int>(params_.context_lengths) - 1;
@@ -185,61 +208,68 @@ class Search {
   // Puts every extension that can still enter the tree into the arena.
   void extend_beam(std::size_t level) {
     const std::size_t count = level_.tokens.size();
-    for (std::vector<ContextMatches>& contexts : contexts_) contexts.clear();
-    beam_matches_.clear();
-    matches_.clear();
-    match_steps_.clear();
     scores_.resize(count);
     longest_matches_.resize(count);
-    ngram_probabilities_.assign(count, 0.0F);
-    matched_lengths_.assign(count, 0);
+    ngram_probabilities_.resize(count);
+    matched_lengths_.resize(count);
     context_probabilities_.assign(count, 0.0F);
     context_lengths_.assign(count, 0);
     context_matches_.clear();
+    if (uses_ngrams_) {
+      matches_->start(level_.tokens, level_.ceilings, threshold_);
+      for (const BeamEntry& entry : beam_) matches_->add(entry.state, entry.score);
+      matches_->look_up();
+      match_steps_.assign(matches_->size(), kNoStep);
+    }
+    const auto depth = static_cast<std::int32_t>(level) + 1;
     for (std::size_t position = 0; position < beam_.size(); ++position) {
       const BeamEntry& entry = beam_[position];
-      for (std::size_t i = 0; i < count; ++i) scores_[i] = entry.score + level_.steps[i];
-      touched_.clear();
-      if (uses_ngrams_) {
-        // Longer contexts come later and overwrite what shorter ones gave.
-        ContextMatches context;
-        for (int length = 0; length < store_->order(); ++length) {
-          context = matches_of(entry.state, length, context);
-          beam_matches_.push_back(context);
-          for (std::size_t m = context.begin; m < context.end; ++m) {
-            const std::uint32_t candidate = matches_[m].candidate;
-            if (matches_[m].probability == 0.0F) continue;
-            if (matched_lengths_[candidate] == 0) touched_.push_back(candidate);
-            matched_lengths_[candidate] = length;
-            longest_matches_[candidate] = m;
-          }
-        }
-        for (const std::uint32_t i : touched_) {
-          const std::size_t m = longest_matches_[i];
-          ngram_probabilities_[i] = matches_[m].probability;
-          scores_[i] = entry.score + step_of(m, matched_lengths_[i]);
-        }
+      possible_.clear();
+      std::fill(ngram_probabilities_.begin(), ngram_probabilities_.end(), 0.0F);
+      std::fill(matched_lengths_.begin(), matched_lengths_.end(), 0);
+      for (std::size_t i = 0; i < count; ++i) {
+        if (entry.score + level_.ceilings[i] < threshold_) continue;
+        possible_.push_back(static_cast<std::uint32_t>(i));
+        scores_[i] = entry.score + level_.steps[i];
       }
-      const auto depth = static_cast<std::int32_t>(level) + 1;
+      if (uses_ngrams_) add_ngrams(position);
       const std::uint64_t first_created = position * stride_;
       if (context_store_ != nullptr) add_context(entry, depth, first_created);
-      for (std::size_t i = 0; i < count; ++i) {
-        if (scores_[i] < threshold_) continue;
-        arena_.push_back({scores_[i], level_.tokens[i], entry.node, depth, level_.ranks[i],
-                          matched_lengths_[i],
-                          first_created + static_cast<std::uint64_t>(level_.ranks[i]),
-                          level_.probabilities[i], ngram_probabilities_[i], context_lengths_[i],
-                          context_probabilities_[i], level_.is_eos[i] != 0});
-      }
-      for (const std::uint32_t i : touched_) {
-        ngram_probabilities_[i] = 0.0F;
-        matched_lengths_[i] = 0;
+      for (const std::uint32_t i : possible_) {
+        if (scores_[i] >= threshold_) {
+          arena_.push_back({scores_[i], level_.tokens[i], entry.node, depth, level_.ranks[i],
+                            matched_lengths_[i],
+                            first_created + static_cast<std::uint64_t>(level_.ranks[i]),
+                            level_.probabilities[i], ngram_probabilities_[i], context_lengths_[i],
+                            context_probabilities_[i], level_.is_eos[i] != 0});
+        }
       }
       for (const ContextMatch& match : context_matches_) {
         if (match.candidate < 0) break;
         context_probabilities_[match.candidate] = 0.0F;
         context_lengths_[match.candidate] = 0;
       }
+    }
+  }
+
+  // Scores the possible candidates anew that the store has after the beam member's context.
+  void add_ngrams(std::size_t position) {
+    // Longer contexts come later and overwrite what shorter ones gave.
+    for (int length = 1; length < store_->order(); ++length) {
+      const BeamMatches::Range matches = matches_->matches_of(position, length);
+      for (std::size_t m = matches.begin; m < matches.end; ++m) {
+        const Match& match = (*matches_)[m];
+        if (match.probability == 0.0F) continue;
+        matched_lengths_[match.candidate] = length;
+        longest_matches_[match.candidate] = m;
+      }
+    }
+    const float score = beam_[position].score;
+    for (const std::uint32_t i : possible_) {
+      if (matched_lengths_[i] == 0) continue;
+      const std::size_t m = longest_matches_[i];
+      ngram_probabilities_[i] = (*matches_)[m].probability;
+      scores_[i] = score + step_of(m, matched_lengths_[i]);
     }
   }
 
@@ -258,46 +288,25 @@ class Search {
         continue;
       }
       if (!has_model_) break;
-      float q = 0.0F;
-      std::int32_t length = 0;
-      if (uses_ngrams_) {
-        store_->score(entry.state, {&match.token, 1}, {&q, 1}, {&length, 1});
-      }
-      const float score = entry.score + step(level_.lowest_logit, length, q, match);
+      Score known{0.0F, 0};
+      if (uses_ngrams_) known = store_->score(entry.state, match.token);
+      const float score =
+          entry.score + step(level_.lowest_logit, known.matched_length, known.probability, match);
       if (score >= threshold_) {
-        arena_.push_back({score, match.token, entry.node, depth, -1, length, created, 0.0F, q,
-                          match.length, match.probability, ends_text(match.token)});
+        arena_.push_back({score, match.token, entry.node, depth, -1, known.matched_length, created,
+                          0.0F, known.probability, match.length, match.probability,
+                          ends_text(match.token)});
       }
       ++created;
     }
-  }
-
-  // Looks a context up once per level, however many beam members share it. `shorter` are the
-  // matches of the context one token shorter.
-  ContextMatches matches_of(const State& state, int length, const ContextMatches& shorter) {
-    const NodeId node = length == 0 ? 0 : state.nodes[length - 1];
-    if (node == kNoNode) return {};
-    std::vector<ContextMatches>& contexts = contexts_[length];
-    for (const ContextMatches& context : contexts) {
-      if (context.node == node) return context;
-    }
-    const std::size_t begin = matches_.size();
-    matches_.resize(begin + level_.tokens.size());
-    const std::span<Match> all(matches_);
-    const std::size_t found = store_->match_children(
-        state, length, level_.tokens, all.subspan(shorter.begin, shorter.end - shorter.begin),
-        all.subspan(begin));
-    matches_.resize(begin + found);
-    match_steps_.resize(matches_.size(), kNoStep);
-    contexts.push_back({node, begin, matches_.size()});
-    return contexts.back();
   }
 
   // What a match changes a score by; most are overwritten by longer ones before they matter.
   float step_of(std::size_t m, int length) {
     float& known = match_steps_[m];
     if (known == kNoStep) {
-      known = step(level_.logits[matches_[m].candidate], length, matches_[m].probability, {});
+      const Match& match = (*matches_)[m];
+      known = step(level_.logits[match.candidate], length, match.probability, {});
     }
     return known;
   }
@@ -309,19 +318,8 @@ class Search {
     const bool is_candidate = found != level_.tokens.end() && *found == token;
     if (!uses_ngrams_ || !is_candidate) return store_->advance(before, token);
     // All that could be looked up has been.
-    const auto candidate = static_cast<std::uint32_t>(found - level_.tokens.begin());
-    State state = store_->empty_state();
-    const auto order = static_cast<std::size_t>(store_->order());
-    for (std::size_t length = 0; length + 1 < order; ++length) {
-      const ContextMatches& context = beam_matches_[position * order + length];
-      const auto begin = matches_.begin() + static_cast<std::ptrdiff_t>(context.begin);
-      const auto end = matches_.begin() + static_cast<std::ptrdiff_t>(context.end);
-      const auto at = std::lower_bound(
-          begin, end, candidate,
-          [](const Match& match, std::uint32_t value) { return match.candidate < value; });
-      if (at != end && at->candidate == candidate) state.nodes[length] = at->child;
-    }
-    return state;
+    return matches_->state_after(position,
+                                 static_cast<std::uint32_t>(found - level_.tokens.begin()));
   }
 
   // Total order of the tree's nodes: better first, a parent always before its child.
@@ -449,9 +447,7 @@ class Search {
   // Scratch of one level, kept to avoid allocating again.
   Level level_;
   std::vector<std::int32_t> order_;
-  std::array<std::vector<ContextMatches>, kMaxOrder> contexts_;  // by length
-  std::vector<ContextMatches> beam_matches_;  // of each beam member, for every length
-  std::vector<Match> matches_;
+  std::optional<BeamMatches> matches_;         // where there is a store
   std::vector<ContextMatch> context_matches_;  // of one beam member
   std::vector<float> match_steps_;             // kNoStep until somebody asks
   std::vector<float> scores_;
@@ -460,7 +456,7 @@ class Search {
   std::vector<float> context_probabilities_;
   std::vector<std::int32_t> context_lengths_;
   std::vector<std::size_t> longest_matches_;  // of each candidate that is touched
-  std::vector<std::uint32_t> touched_;        // candidates that some context matches
+  std::vector<std::uint32_t> possible_;       // candidates that can bring a member into the tree
   std::vector<std::int32_t> selected_;
   std::vector<std::int32_t> selected_eos_;
   std::vector<BeamEntry> next_beam_;

@@ -27,6 +27,17 @@ Values encode(const EliasFanoLayout& layout, const Values& values) {
   return words;
 }
 
+// As a lookup does, with everything asked for beforehand.
+std::uint64_t find(EliasFano::Finder&& finder, std::uint64_t value) {
+  finder.prefetch_hint(value);
+  finder.prefetch_bits(value);
+  return finder.find(finder.seek(value), value);
+}
+
+std::uint64_t find(EliasFano::Finder& finder, std::uint64_t value) {
+  return finder.find(finder.seek(value), value);
+}
+
 void check_reads(const Values& values, std::uint64_t universe, bool is_searched) {
   const EliasFanoLayout layout(values.size(), universe, is_searched);
   const Values words = encode(layout, values);
@@ -70,8 +81,8 @@ void check_finds(const Values& values, std::uint64_t universe) {
       const std::uint64_t expected = at != last && *at == value
                                          ? static_cast<std::uint64_t>(at - values.begin())
                                          : EliasFano::kNotFound;
-      CHECK(sequence.finder(sequence.cursor(begin), end).find(value) == expected);
-      CHECK(together.find(value) == expected);
+      CHECK(find(sequence.finder(sequence.cursor(begin), end), value) == expected);
+      CHECK(find(together, value) == expected);
     }
   }
 }
@@ -144,10 +155,12 @@ void test_damage() {
     const EliasFano sequence(damaged.data(), layout);
     CHECK(bit >= layout.high_bits || !sequence.is_consistent(true));
     for (std::size_t i = 0; i < values.size(); i += 37) {
+      sequence.prefetch_hint(i);
+      sequence.prefetch_bits(i);
       (void)sequence[i];
       EliasFano::Finder finder = sequence.finder(sequence.cursor(i), values.size());
       for (const std::size_t j : {i, i + (values.size() - i) / 2, values.size() - 1, i}) {
-        const std::uint64_t found = finder.find(values[j]);
+        const std::uint64_t found = find(finder, values[j]);
         CHECK(found == EliasFano::kNotFound || (found >= i && found < values.size()));
       }
     }
@@ -161,7 +174,7 @@ void test_damage() {
       EliasFano::Cursor cursor = sequence.cursor(i);
       for (std::size_t j = i; j + 1 < values.size(); ++j) cursor.next();
       (void)cursor.value();
-      (void)sequence.finder(sequence.cursor(0), i).find(values[i]);
+      (void)find(sequence.finder(sequence.cursor(0), i), values[i]);
     }
   }
 }

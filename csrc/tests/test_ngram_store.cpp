@@ -29,6 +29,8 @@ float probability(const NgramStore& store, const State& state, Token token) {
   float value = -1;
   std::int32_t matched = -1;
   store.score(state, {&token, 1}, {&value, 1}, {&matched, 1});
+  const dart::Score alone = store.score(state, token);
+  CHECK(alone.probability == value && alone.matched_length == matched);
   return value;
 }
 
@@ -36,10 +38,14 @@ float probability(const NgramStore& store, const State& state, Token token) {
 std::vector<float> match_all(const NgramStore& store, const State& state,
                              const std::vector<Token>& sorted_tokens) {
   std::vector<float> values(sorted_tokens.size());
+  std::vector<dart::Match> tokens;
+  for (std::uint32_t i = 0; i < sorted_tokens.size(); ++i) {
+    tokens.push_back(NgramStore::wanted(i, sorted_tokens[i]));
+  }
   std::vector<dart::Match> shorter;
   for (int length = 0; length < store.order(); ++length) {
     std::vector<dart::Match> matches(sorted_tokens.size());
-    matches.resize(store.match_children(state, length, sorted_tokens, shorter, matches));
+    matches.resize(store.match_children(state, length, tokens, shorter, matches));
     for (const dart::Match& match : matches) {
       CHECK(match.probability >= 0 && match.probability <= 1);
       if (match.probability > 0) values[match.candidate] = match.probability;
@@ -59,7 +65,11 @@ void use(const NgramStore& store) {
   for (const Token token : {1, 2, 3, 1, 2, 4, -1, 2}) {
     state = store.advance(state, token);
     store.score(state, tokens, values, matched);
-    for (const float value : values) CHECK(value >= 0 && value <= 1);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      CHECK(values[i] >= 0 && values[i] <= 1);
+      const dart::Score alone = store.score(state, tokens[i]);
+      CHECK(alone.probability >= 0 && alone.probability <= 1);
+    }
     (void)match_all(store, state, known);
     if (store.is_exact()) (void)store.count(known);
   }
@@ -167,6 +177,87 @@ void test_damaged_indices() {
   CHECK_THROWS(store.count(std::vector<Token>{1}), FormatError, "level 1 code of node 0 is 3");
 }
 
+// Gives a changed file the checksum of its level's tokens, and the header's.
+void sign_tokens(std::vector<std::byte>& image, int depth) {
+  FileHeader header;
+  std::memcpy(&header, image.data(), sizeof(header));
+  dart::LevelRecord& level = header.levels[depth - 1];
+  level.tokens_checksum = dart::checksum(
+      std::span(image).subspan(level.tokens_offset, 8 * tokens_layout(header, depth).words));
+  header.header_checksum = dart::header_checksum(header);
+  std::memcpy(image.data(), &header, sizeof(header));
+}
+
+// Whether every code of level 2 or 3 is the place of a child of the suffix, by reading all.
+bool has_right_codes(const std::vector<std::byte>& image, const NgramStore& store) {
+  FileHeader header;
+  std::memcpy(&header, image.data(), sizeof(header));
+  const auto tokens = [&](int depth) {
+    return dart::EliasFano(reinterpret_cast<const std::uint64_t*>(
+                               image.data() + header.levels[depth - 1].tokens_offset),
+                           tokens_layout(header, depth));
+  };
+  std::vector<std::uint64_t> suffixes;  // of the nodes of level 2
+  std::uint64_t base = 0;
+  for (dart::NodeId parent = 0; parent < store.num_nodes(1); ++parent) {
+    const dart::NodeRange range = store.children(1, parent);
+    for (dart::NodeId node = range.begin; node < range.end; ++node) {
+      suffixes.push_back(tokens(2)[node] - base);
+      if (suffixes.back() >= store.num_nodes(1)) return false;
+    }
+    if (range.begin < range.end) base = tokens(2)[range.end - 1] + 1;
+  }
+  base = 0;
+  for (dart::NodeId parent = 0; parent < store.num_nodes(2); ++parent) {
+    const dart::NodeRange range = store.children(2, parent);
+    const dart::NodeRange suffix = store.children(1, suffixes[parent]);
+    for (dart::NodeId node = range.begin; node < range.end; ++node) {
+      if (tokens(3)[node] - base >= suffix.end - suffix.begin) return false;
+    }
+    if (range.begin < range.end) base = tokens(3)[range.end - 1] + 1;
+  }
+  return true;
+}
+
+// Prevents a remapped level from pointing at children that its suffix does not have: no checksum
+// and no order of the codes shows that, and lookups would miss n-grams in silence.
+void test_verify_reads_codes() {
+  dart::NgramBuilder builder(3);
+  for (int i = 1; i < 40; ++i) {
+    builder.add(std::vector<Token>{70, 10 * i, 500, 10 * (i % 7), 70, 10 * (i % 5 + 30)});
+  }
+  const auto image = dart::serialize_store(builder.build(), ValueCoding::quantised(8));
+  FileHeader header;
+  std::memcpy(&header, image.data(), sizeof(header));
+  CHECK(has_right_codes(image, NgramStore::view(image, "memory")));
+  for (const int depth : {2, 3}) {
+    CHECK(header.levels[depth - 1].is_remapped == 1);
+    const dart::EliasFanoLayout layout = tokens_layout(header, depth);
+    CHECK(layout.low_width > 0);
+    int wrong = 0;
+    for (std::uint64_t node = 0; node < layout.count; ++node) {
+      auto damaged = image;  // the lowest bit of one code
+      const std::uint64_t bit = node * static_cast<std::uint64_t>(layout.low_width);
+      damaged[header.levels[depth - 1].tokens_offset + 8 * layout.low + bit / 8] ^=
+          static_cast<std::byte>(1U << (bit % 8));
+      sign_tokens(damaged, depth);
+      const auto store = NgramStore::view(damaged, "memory");
+      std::string said;
+      try {
+        store.verify();
+      } catch (const FormatError& error) {
+        said = error.what();
+      }
+      if (said.find("no ascending sequence") != std::string::npos) continue;
+      CHECK(has_right_codes(damaged, store) == said.empty());
+      if (said.empty()) continue;
+      CHECK(said.find("children of its context's suffix") != std::string::npos);
+      ++wrong;
+    }
+    CHECK(wrong > 0);
+  }
+}
+
 // Prevents out-of-bounds reads for any single damaged byte or missing end (with sanitizers on).
 void test_damage_everywhere(ValueCoding coding) {
   const auto image = make_image(3, coding);
@@ -215,6 +306,7 @@ int main() {
   test_match_children_equals_count();
   test_header_fields();
   test_damaged_indices();
+  test_verify_reads_codes();
   test_damage_everywhere(ValueCoding::exact());
   test_damage_everywhere(ValueCoding::quantised(2));
   test_foreign_state();

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from dart.config import NGRAM_SOURCES
+from dart.config import NGRAM_MEMORY, NGRAM_SOURCES
 from dart.errors import ConfigError, DeviceError
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="small.trie rather than full.trie where both are published (default: small)",
     )
+    add_memory_argument(group)
     group.add_argument(
         "--hub", choices=("huggingface", "modelscope"), default="huggingface", help="for hub ids"
     )
@@ -51,6 +52,17 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--dtype", choices=DTYPES, help="of the target (default: float32 on a CPU, else its own)"
+    )
+
+
+def add_memory_argument(group: Any) -> None:
+    """Add the flag that says how an n-gram store is kept in memory."""
+    group.add_argument(
+        "--ngram-memory",
+        choices=NGRAM_MEMORY,
+        default="preloaded",
+        help="of the n-gram store: read where needed, read ahead from its start (default; at most "
+        "half the machine's memory), or read ahead and kept there",
     )
 
 
@@ -165,6 +177,7 @@ def load_model(args: argparse.Namespace) -> DartModel:
     options: dict[str, Any] = {
         "device_map": ("auto" if spread and on_gpu else str(device) if on_gpu else None),
         "torch_dtype": args.dtype,
+        "ngram_memory": args.ngram_memory,
     }
     if base is None:
         return DartModel.demo(**options)

@@ -1,17 +1,13 @@
-"""`python -m dart ngram build|import|info`: n-gram stores from texts or published tries."""
+"""`python -m dart ngram build|import|info|bench`: n-gram stores from texts or published tries."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from dart.cli import ngram_build
+from dart.cli import ngram_bench, ngram_build
 from dart.cli.common import Parser
 from dart.cli.ngram_facts import add_precision, show
-
-if TYPE_CHECKING:
-    pass
 
 
 def parser() -> argparse.ArgumentParser:
@@ -32,12 +28,15 @@ def parser() -> argparse.ArgumentParser:
     info.add_argument("--verify", action="store_true", help="read and check every byte of it")
     info.add_argument("--json", action="store_true", help="print one JSON object")
     info.set_defaults(run=_info)
+
+    ngram_bench.add_parser(actions)
     return made
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; its exit code."""
     args = parser().parse_args(argv)
+    args.command = ["ngram", *argv]  # for what is written to files
     return args.run(args)
 
 

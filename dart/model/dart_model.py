@@ -88,12 +88,14 @@ class DartModel:
         device_map: Any = None,
         is_small_ngram: bool = True,
         hub: str = "huggingface",
+        ngram_memory: str = "preloaded",
         **options: Any,
     ) -> DartModel:
         """Load from folders or hub ids; what is left out is not loaded.
 
         torch_dtype     of the target; None: float32 on a CPU, else the checkpoint's
         is_small_ngram  `small.trie` rather than `full.trie` where a folder holds upstream's files
+        ngram_memory    "mapped", "preloaded" or "locked": see NgramStore.open
         options         passed to transformers, e.g. low_cpu_mem_usage, attn_implementation
         raises          a DartError that says what does not fit
         """
@@ -131,7 +133,7 @@ class DartModel:
         if ngram_model_name_or_path is not None:
             wanted = "small.trie" if is_small_ngram else "full.trie"
             path = resolve(ngram_model_name_or_path, hub=hub, patterns=[wanted, "*.ngram"])
-            self.store = open_or_import(path, trie_name=wanted)
+            self.store = open_or_import(path, trie_name=wanted, memory=ngram_memory)
         if eagle3_model_name_or_path is not None:
             head = resolve(eagle3_model_name_or_path, hub=hub, patterns=_HEAD_FILES)
             self.eagle3_head = load_eagle3_head(head, target)

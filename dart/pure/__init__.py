@@ -14,6 +14,7 @@ from dart.pure.unavailable import (
     import_trie,
     join_level,
     merge_runs,
+    time_lookups,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "join_level",
     "merge_runs",
     "search_tree",
+    "time_lookups",
 ]

@@ -126,8 +126,11 @@ class NgramStore:
         self._root_count = int(header["root_count"])
 
     @staticmethod
-    def open(path: str) -> NgramStore:
-        """Map a file; CheckpointError where it cannot be read, NgramFormatError where it is odd."""
+    def open(path: str, memory: str = "mapped") -> NgramStore:
+        """Map a file; CheckpointError where it cannot be read, NgramFormatError where it is odd.
+
+        Whatever `memory` says, the system reads what is looked up: numpy is the slower part here.
+        """
         return NgramStore(path, _map_file(path))
 
     def level_sizes(self) -> list[tuple[int, int, int, int, int, bool]]:

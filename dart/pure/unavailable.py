@@ -73,3 +73,8 @@ def encode_levels(
 def import_trie(source: str, destination: str, *, exact: bool, bits: int) -> None:
     """Raise ExtensionError."""
     needs_extension("Importing a .trie file")
+
+
+def time_lookups(store: object, contexts: object, candidates: object, rounds: int) -> NoReturn:
+    """Raise ExtensionError."""
+    needs_extension("Timing lookups")

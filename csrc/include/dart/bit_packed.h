@@ -29,6 +29,15 @@ constexpr std::uint64_t packed_words(std::uint64_t count, int width) {
   return bits == 0 ? 0 : (bits + 63) / 64 + 1;
 }
 
+// Asks for the memory at an address to be brought into the processor's cache; never fails.
+inline void prefetch(const void* address) {
+#if defined(__GNUC__)
+  __builtin_prefetch(address);
+#else
+  (void)address;
+#endif
+}
+
 // A view of packed integers; the words are the caller's.
 class BitPacked {
  public:
@@ -46,6 +55,7 @@ class BitPacked {
     std::memcpy(&word, bytes_ + bit / 8, sizeof(word));
     return (word >> (bit % 8)) & mask_;
   }
+  void prefetch(std::uint64_t index) const { dart::prefetch(bytes_ + index * width_ / 8); }
 
  private:
   const std::byte* bytes_ = nullptr;

@@ -41,6 +41,7 @@ struct EliasFanoLayout {
 class EliasFano {
  public:
   static constexpr std::uint64_t kNotFound = ~std::uint64_t{0};
+  static constexpr std::uint64_t kHintSpacing = 128;  // a hint for so many ones, or zeros
 
   // Reads value after value.
   class Cursor {
@@ -72,13 +73,32 @@ class EliasFano {
   // Looks for ascending values among those of a range, each from where the last one was found.
   class Finder {
    public:
-    // Index of `value`, else kNotFound. Values must ascend from call to call, those of the sequence
-    // be distinct.
-    std::uint64_t find(std::uint64_t value);
+    // Values of the sequence that may be the one looked for: begin .. end - 1.
+    struct Bucket {
+      std::uint64_t begin;
+      std::uint64_t end;
+    };
+
+    // The bucket of `value`, empty if there is none. Values must ascend from call to call, those of
+    // the sequence be distinct. Asks for what find() will read.
+    Bucket seek(std::uint64_t value);
+    // Index of `value` in its bucket, else kNotFound.
+    std::uint64_t find(Bucket bucket, std::uint64_t value) const;
+
+    // Ask for the memory that seek() will read: as EliasFano's, one after the other.
+    void prefetch_hint(std::uint64_t value) const {
+      const std::uint64_t bucket = value >> sequence_->layout_.low_width;
+      if (is_far(bucket)) sequence_->zero_hints_.prefetch((bucket - 1) / kHintSpacing);
+    }
+    void prefetch_bits(std::uint64_t value) const;
 
    private:
     friend class EliasFano;
     Finder(const EliasFano& sequence, const Cursor& begin, std::uint64_t end);
+    // Whether a hint leads closer to the bucket than the last one found.
+    bool is_far(std::uint64_t bucket) const {
+      return bucket > zeros_ + kHintSpacing && bucket < sequence_->layout_.buckets;
+    }
 
     const EliasFano* sequence_;
     std::uint64_t begin_;
@@ -96,6 +116,15 @@ class EliasFano {
   // These take an index below size().
   std::uint64_t operator[](std::uint64_t index) const { return cursor(index).value(); }
   Cursor cursor(std::uint64_t index) const { return {*this, index}; }
+
+  // Ask for the memory that a cursor at `index` will read, without waiting for it: first for where
+  // the hints are, and when these may have come, for where they lead. For many places at once; one
+  // alone is read as fast without.
+  void prefetch_hint(std::uint64_t index) const {
+    one_hints_.prefetch(index / kHintSpacing);
+    low_.prefetch(index);
+  }
+  void prefetch_bits(std::uint64_t index) const;
 
   // Looks among the values from the cursor's on to end - 1; end <= size(). Needs a layout with
   // is_searched.

@@ -25,6 +25,14 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   // Takes the pages read so far out of the process's memory; they are mapped again when touched.
   void release() const;
+  // Has the system map the first `size` bytes as huge pages, where it can and they are yet to be
+  // read: fewer page faults and misses of address translation, but whole 2 MiB at a time.
+  void prefer_huge_pages(std::size_t size) const;
+  // Reads a part from the disk and returns when it is there; the offset is a multiple of the page
+  // size.
+  void load(std::size_t offset, std::size_t size) const;
+  // Keeps in memory what is read from now on. Throws FileError where the system forbids it.
+  void lock(const std::string& path) const;
 
  private:
   const std::byte* data_ = nullptr;

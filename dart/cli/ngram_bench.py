@@ -1,0 +1,186 @@
+"""`python -m dart ngram bench`: how fast a store answers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dart.cli.common import add_memory_argument
+from dart.errors import ConfigError
+from dart.ngram import NgramStore
+
+SCHEMA = 1
+_DEMO = Path(__file__).resolve().parents[2] / "assets" / "demo"
+_LIMIT = 4_000_000  # characters of text that are read: enough to choose from
+
+
+def add_parser(actions: Any) -> None:
+    """Add `bench` to the actions of `python -m dart ngram`."""
+    bench = actions.add_parser(
+        "bench",
+        help="measure how fast a store answers",
+        description="Open, search and look up, warm and with the file out of the page cache; "
+        "searches are given contexts of a text, with candidates that often come there.",
+    )
+    bench.add_argument("path", metavar="FILE")
+    bench.add_argument(
+        "--text",
+        default=str(_DEMO / "prompts" / "heldout.jsonl"),
+        metavar="FILE",
+        help='a text, or .jsonl of {"text"} or {"messages"} (default: the demo\'s prompts)',
+    )
+    bench.add_argument(
+        "--tokenizer",
+        default=str(_DEMO / "target"),
+        metavar="NAME",
+        help="the store's: a folder or hub id (default: the demo's)",
+    )
+    bench.add_argument("--hub", choices=("huggingface", "modelscope"), default="huggingface")
+    bench.add_argument("--searches", type=int, default=1000, metavar="N", help="default 1000")
+    bench.add_argument("--passes", type=int, default=5, metavar="N", help="over all (default 5)")
+    bench.add_argument("--levels", type=int, default=8, metavar="N", help="default 8")
+    bench.add_argument("--candidates", type=int, default=25, metavar="N", help="default 25")
+    bench.add_argument("--beam-width", type=int, default=20, metavar="N", help="default 20")
+    bench.add_argument("--tree-size", type=int, default=60, metavar="N", help="default 60")
+    bench.add_argument("--seed", type=int, default=0, help="of the places in the text")
+    add_memory_argument(bench)
+    bench.add_argument("--json", metavar="OUT", help="write all figures and their provenance here")
+    bench.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and tell; the exit code."""
+    for name in ("searches", "passes", "levels", "candidates", "beam_width", "tree_size"):
+        if getattr(args, name) < 1:
+            flag = "--" + name.replace("_", "-")
+            raise ConfigError(f"{flag} is {getattr(args, name)}; expected at least 1.")
+    if args.json and not Path(args.json).absolute().parent.is_dir():
+        raise ConfigError(f"--json {args.json}: its folder does not exist.")
+    NgramStore.open(args.path)  # what is no store is refused before a text is read
+    load_before = os.getloadavg()
+    from dart.bench.report import provenance
+    from dart.bench.store import measure
+    from dart.bench.store_queries import make_queries
+
+    ids = _ids(Path(args.text), args.tokenizer, args.hub)
+    queries = make_queries(
+        ids, args.searches, levels=args.levels, candidates=args.candidates, seed=args.seed
+    )
+    figures = measure(
+        args.path,
+        queries,
+        tree_size=args.tree_size,
+        beam_width=args.beam_width,
+        passes=args.passes,
+        memory=args.ngram_memory,
+    )
+    print("\n".join(lines(figures)))
+    if args.json:
+        settings = {k: v for k, v in vars(args).items() if k not in ("json", "run")}
+        result = {
+            "schema": SCHEMA,
+            **figures,
+            "settings": settings | {"text_tokens": len(ids)},
+            "load_average": {"before": load_before, "after": os.getloadavg()},
+            "provenance": provenance(args.command),
+        }
+        _write(Path(args.json), result)
+    return 0
+
+
+def lines(figures: dict[str, Any]) -> Iterator[str]:
+    """The figures for people."""
+    store, memory = figures["store"], figures["memory"]
+    yield (
+        f"order {store['order']}, {store['num_nodes']:,} n-grams, "
+        f"{store['num_bytes'] / 2**20:.1f} MiB, {store['bytes_per_node']:.2f} bytes each"
+    )
+    yield f"{'':34} {'median':>9} {'p99':>9} {'max':>9}"
+    searches, contexts = figures["search_seconds"], figures["context_seconds"]
+    yield _row("open", figures["open_seconds"]["warm"], "us")
+    yield _row("search, warm", searches["warm"], "us")
+    yield _row("search, warm, fastest pass of each", searches["warm_undisturbed"], "us")
+    cold = searches["cold"]
+    if cold is None:
+        yield "cold page cache: not measured, this system does not tell what it holds"
+    else:
+        for count, spread in cold["first"].items():
+            yield _row(f"search, cold, the first {count}", spread, "us")
+    yield _row("one context, for the first time", contexts["first"], "ns")
+    yield _row("one context, repeated", contexts["repeated"], "ns")
+    if cold is not None:
+        yield (
+            f"cold: {cold['cached_share_before']:.1%} of the file cached before, opened in "
+            f"{figures['open_seconds']['cold'] * 1e3:.2f} ms, {cold['major_faults']} page faults "
+            f"from disk, {cold['cached_share_after']:.1%} cached after"
+        )
+    if memory is not None:
+        yield (
+            f"in memory after the searches: {memory['resident_bytes'] / 2**20:.1f} MiB mapped, "
+            f"{memory['huge_page_bytes'] / 2**20:.1f} MiB of it as huge pages; pages read: "
+            f"{memory['touched_bytes'] / 2**20:.1f} MiB"
+        )
+
+
+def _row(name: str, spread: dict[str, float], unit: str) -> str:
+    scale = {"us": 1e6, "ns": 1e9}[unit]
+    numbers = " ".join(f"{spread[key] * scale:9.1f}" for key in ("median", "p99", "max"))
+    return f"{name:34} {numbers} {unit}"
+
+
+def _ids(path: Path, tokenizer_name: str, hub: str) -> list[int]:
+    """The first tokens of the text in a file."""
+    from transformers import AutoTokenizer
+
+    from dart.hub import resolve
+
+    if not path.is_file():
+        raise ConfigError(f"--text {path} is no file.")
+    folder = resolve(tokenizer_name, hub=hub, patterns=["tokenizer*", "*.json", "*.txt"])
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{folder} holds no tokenizer that can be loaded: {error}") from error
+    ids: list[int] = []
+    read = 0
+    for text in _texts(path):
+        ids += tokenizer(text, add_special_tokens=False)["input_ids"]
+        read += len(text)
+        if read > _LIMIT:
+            break
+    return ids
+
+
+def _texts(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8") as file:
+        if path.suffix != ".jsonl":
+            yield file.read(_LIMIT)
+            return
+        for number, line in enumerate(file, 1):
+            try:
+                record = json.loads(line)
+                yield (
+                    str(record["text"])
+                    if "text" in record
+                    else "\n".join(message["content"] for message in record["messages"])
+                )
+            except (ValueError, KeyError, TypeError) as error:
+                raise ConfigError(
+                    f"{path}, line {number}: expected a JSON object with text or messages "
+                    f"({error})."
+                ) from error
+
+
+def _write(path: Path, result: dict[str, Any]) -> None:
+    """All or nothing: an old result is not lost to half of a new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ConfigError(f"--json {path} cannot be written: {error}") from error
