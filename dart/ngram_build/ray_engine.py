@@ -93,9 +93,7 @@ class RayEngine:
                 .map_groups(merge.run, batch_format="pyarrow", **needs)
             )
             facts = _receive(parts, folder)
-        for index, token_range in enumerate(folder.ranges):
-            if not steps.has_levels(folder.part(index)):  # no window begins there
-                steps.merge_range([], token_range, config, folder.part(index), self.memory)
+        _add_empty_parts(folder, config, self.memory)
         folder.add_batch([shard.key for shard in shards], _total(facts))
 
     def finish(
@@ -146,7 +144,7 @@ def _rows(ray: Any, shards: Sequence[Shard]) -> ray.data.Dataset:
     return ray.data.from_arrow([table for row in rows for table in tables([row])])
 
 
-def _receive(parts: ray.data.Dataset, folder: WorkFolder) -> list[Row]:
+def _receive(parts: Any, folder: WorkFolder) -> list[Row]:
     """Write the files of the parts as their pieces come; what the tasks have read."""
     facts: list[Row] = []
     written: set[Path] = set()
@@ -163,6 +161,12 @@ def _receive(parts: ray.data.Dataset, folder: WorkFolder) -> list[Row]:
     for path in sorted(written, key=lambda path: "-1.tokens" in path.name):  # these tell of parts
         path.replace(path.with_name(path.name.removesuffix(".tmp-ray")))
     return sorted(facts, key=lambda row: row.place)
+
+
+def _add_empty_parts(folder: WorkFolder, config: StoreConfig, memory: int) -> None:
+    for index, token_range in enumerate(folder.ranges):
+        if not steps.has_levels(folder.part(index)):  # no window begins there
+            steps.merge_range([], token_range, config, folder.part(index), memory)
 
 
 def _total(facts: Sequence[Row]) -> steps.Counted:
@@ -195,6 +199,9 @@ def _cluster(address: str) -> Iterator[Any]:
                 include_dashboard=False if is_own else None,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
+                runtime_env={
+                    "env_vars": {"RAYON_NUM_THREADS": "1"}
+                },  # a tokenizer's: a task's core
             )
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(
