@@ -29,6 +29,7 @@ from dart.ngram_build.local_engine import LocalEngine
 from dart.ngram_build.ray_engine import RayEngine
 from dart.ngram_build.ray_tasks import Row
 from dart.ngram_build.shards import Shard, list_shards
+from dart.ngram_build.steps import Counted
 from dart.ngram_build.text_encoder import TextEncoder
 from dart.ngram_build.work_folder import WorkFolder
 from tests.conformance import CONFORMANCE
@@ -302,3 +303,23 @@ def test_flags_of_one_engine(tmp_path, capsys) -> None:
     ):
         assert main([*build, *flags]) == 2
         assert word in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "here", ""])
+def test_no_cluster_at_the_address(encoder, shards, tmp_path, address) -> None:
+    """Prevents minutes of silence before a mistyped address is reported."""
+    pytest.importorskip("ray", reason="needs the extra 'ray'")
+    engine = RayEngine(memory=MEMORY, address=address, tell=quiet)
+    with pytest.raises(ConfigError, match=f"--ray-address {address}: no Ray cluster answers"):
+        build_from_shards(shards, encoder, StoreConfig(order=2), tmp_path / "ray", engine)
+
+
+def test_work_of_the_other_engine(encoder, shards, tmp_path) -> None:
+    """Prevents a resumed build that leaves out what was counted without Ray."""
+    with WorkFolder.open(tmp_path / "store", {}, []) as folder:
+        run = folder.run_folder / "run"
+        run.touch()
+        folder.add_batch([shards[0].key], Counted(runs=[str(run)], documents=1, tokens=1))
+        engine = RayEngine(memory=MEMORY, tell=quiet)
+        with pytest.raises(ConfigError, match="counted without Ray; go on with --engine local"):
+            engine.count(shards, encoder, StoreConfig(order=2), folder)

@@ -139,7 +139,11 @@ def _engine(args: argparse.Namespace, workers: int, progress: Progress) -> Engin
     if args.engine == "ray":
         from dart.ngram_build.ray_engine import OWN_CLUSTER, RayEngine
 
-        return RayEngine(memory=args.memory, address=args.ray_address or OWN_CLUSTER, tell=progress)
+        return RayEngine(
+            memory=args.memory,
+            address=OWN_CLUSTER if args.ray_address is None else args.ray_address,
+            tell=progress,
+        )
     from dart.ngram_build.local_engine import LocalEngine
 
     return LocalEngine(memory=args.memory, workers=workers, tell=progress)

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import pickle
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -193,6 +194,7 @@ def _cluster(address: str) -> Iterator[Any]:
         ) from error
     is_own = address == OWN_CLUSTER
     try:
+        _check_answers(address)
         with _on_loopback() if is_own else nullcontext():
             ray.init(
                 address,
@@ -203,7 +205,7 @@ def _cluster(address: str) -> Iterator[Any]:
                     "env_vars": {"RAYON_NUM_THREADS": "1"}
                 },  # a tokenizer's: a task's core
             )
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(
             f"--ray-address {address}: no Ray cluster answers ({error}). Give HOST:PORT as "
             "`ray start --head` shows it, or leave it out to start one on this machine."
@@ -219,6 +221,15 @@ def _cluster(address: str) -> Iterator[Any]:
             yield ray
     finally:
         ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    """Raise OSError or ValueError where Ray would try for minutes."""
+    if address in (OWN_CLUSTER, "auto"):
+        return
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10):
+        pass
 
 
 @contextmanager
