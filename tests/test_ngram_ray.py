@@ -316,7 +316,7 @@ def test_no_cluster_at_the_address(encoder, shards, tmp_path, address) -> None:
 
 def test_work_of_the_other_engine(encoder, shards, tmp_path) -> None:
     """Prevents a resumed build that leaves out what was counted without Ray."""
-    with WorkFolder.open(tmp_path / "store", {}, []) as folder:
+    with WorkFolder.open(tmp_path / "store", {}, [shards[0].key]) as folder:
         run = folder.run_folder / "run"
         run.touch()
         folder.add_batch([shards[0].key], Counted(runs=[str(run)], documents=1, tokens=1))
