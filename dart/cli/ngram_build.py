@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from dart.ngram_build.build import Engine
     from dart.progress import Progress
 
-SHARD_BYTES = 16 << 20  # small enough for all cores to have some of a small input
+# Small enough for all cores to have some of a small input; on Ray each is a task to keep in mind.
+SHARD_BYTES = {"local": 16 << 20, "ray": 64 << 20}
 
 
 def add_parser(actions: Any) -> None:
@@ -102,7 +103,9 @@ def _run(args: argparse.Namespace) -> int:
         raise ConfigError("--ray-address needs --engine ray.")
     check_memory(args.memory)
     check_workers(workers)
-    shards = list_shards(args.input, text_column=args.text_column, shard_bytes=SHARD_BYTES)
+    shards = list_shards(
+        args.input, text_column=args.text_column, shard_bytes=SHARD_BYTES[args.engine]
+    )
     encoder = _load_encoder(args.tokenizer, args.hub)
     start = time.monotonic()
     with ProgressLine(sys.stderr) as progress:
@@ -136,7 +139,11 @@ def _engine(args: argparse.Namespace, workers: int, progress: Progress) -> Engin
     if args.engine == "ray":
         from dart.ngram_build.ray_engine import OWN_CLUSTER, RayEngine
 
-        return RayEngine(memory=args.memory, address=args.ray_address or OWN_CLUSTER, tell=progress)
+        return RayEngine(
+            memory=args.memory,
+            address=OWN_CLUSTER if args.ray_address is None else args.ray_address,
+            tell=progress,
+        )
     from dart.ngram_build.local_engine import LocalEngine
 
     return LocalEngine(memory=args.memory, workers=workers, tell=progress)

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import pickle
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -93,9 +94,7 @@ class RayEngine:
                 .map_groups(merge.run, batch_format="pyarrow", **needs)
             )
             facts = _receive(parts, folder)
-        for index, token_range in enumerate(folder.ranges):
-            if not steps.has_levels(folder.part(index)):  # no window begins there
-                steps.merge_range([], token_range, config, folder.part(index), self.memory)
+        _add_empty_parts(folder, config, self.memory)
         folder.add_batch([shard.key for shard in shards], _total(facts))
 
     def finish(
@@ -146,7 +145,7 @@ def _rows(ray: Any, shards: Sequence[Shard]) -> ray.data.Dataset:
     return ray.data.from_arrow([table for row in rows for table in tables([row])])
 
 
-def _receive(parts: ray.data.Dataset, folder: WorkFolder) -> list[Row]:
+def _receive(parts: Any, folder: WorkFolder) -> list[Row]:
     """Write the files of the parts as their pieces come; what the tasks have read."""
     facts: list[Row] = []
     written: set[Path] = set()
@@ -163,6 +162,12 @@ def _receive(parts: ray.data.Dataset, folder: WorkFolder) -> list[Row]:
     for path in sorted(written, key=lambda path: "-1.tokens" in path.name):  # these tell of parts
         path.replace(path.with_name(path.name.removesuffix(".tmp-ray")))
     return sorted(facts, key=lambda row: row.place)
+
+
+def _add_empty_parts(folder: WorkFolder, config: StoreConfig, memory: int) -> None:
+    for index, token_range in enumerate(folder.ranges):
+        if not steps.has_levels(folder.part(index)):  # no window begins there
+            steps.merge_range([], token_range, config, folder.part(index), memory)
 
 
 def _total(facts: Sequence[Row]) -> steps.Counted:
@@ -189,14 +194,18 @@ def _cluster(address: str) -> Iterator[Any]:
         ) from error
     is_own = address == OWN_CLUSTER
     try:
+        _check_answers(address)
         with _on_loopback() if is_own else nullcontext():
             ray.init(
                 address,
                 include_dashboard=False if is_own else None,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
+                runtime_env={
+                    "env_vars": {"RAYON_NUM_THREADS": "1"}
+                },  # a tokenizer's: a task's core
             )
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(
             f"--ray-address {address}: no Ray cluster answers ({error}). Give HOST:PORT as "
             "`ray start --head` shows it, or leave it out to start one on this machine."
@@ -212,6 +221,15 @@ def _cluster(address: str) -> Iterator[Any]:
             yield ray
     finally:
         ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    """Raise OSError or ValueError where Ray would try for minutes."""
+    if address in (OWN_CLUSTER, "auto"):
+        return
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10):
+        pass
 
 
 @contextmanager

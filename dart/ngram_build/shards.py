@@ -11,8 +11,6 @@ from dart.ngram_build.files import find_files
 from dart.ngram_build.formats import OnBroken, Part
 from dart.ngram_build.records import Render
 
-SHARD_BYTES = 64 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -47,7 +45,7 @@ class Shard:
 
 
 def list_shards(
-    inputs: Sequence[str], *, text_column: str | None = None, shard_bytes: int = SHARD_BYTES
+    inputs: Sequence[str], *, text_column: str | None = None, shard_bytes: int = 64 << 20
 ) -> list[Shard]:
     """The shards of files, folders, globs and URLs: every document once, in a fixed order.
 

@@ -44,6 +44,7 @@ class WorkFolder:
         path = folder_of(destination)
         try:
             path.mkdir(exist_ok=True)
+            _refuse_foreign(path)
             with _lock(path / "lock"):
                 folder = cls(path, shards)
                 folder._begin({"version": VERSION, "job": dict(job), "shards": list(shards)})
@@ -144,12 +145,6 @@ class WorkFolder:
         """Compare with the job that is there, read what is done, remove what was not finished."""
         found = _read(self.path / "job.json")
         if found is None:
-            entries = [entry.name for entry in self.path.iterdir()]
-            if not set(entries) <= {"lock", "job.json.new"}:
-                raise ConfigError(
-                    f"{self.path} is not a folder of unfinished work; move it, or give another "
-                    "destination."
-                )
             _write(self.path / "job.json", wanted)
         else:
             _compare(self.path, found, wanted)
@@ -175,12 +170,21 @@ def folder_of(destination: str | os.PathLike[str]) -> Path:
 def discard(destination: str | os.PathLike[str]) -> None:
     """Remove unfinished work, if there is any and nobody is at it.
 
-    raises     ConfigError if another process is
+    raises     ConfigError if another process is, or the folder is no work folder
     """
     path = folder_of(destination)
     if path.is_dir():
+        _refuse_foreign(path)
         with _lock(path / "lock"):
             shutil.rmtree(path)
+
+
+def _refuse_foreign(path: Path) -> None:
+    names = {entry.name for entry in path.iterdir()}
+    if "job.json" not in names and not names <= {"lock", "job.json.new"}:
+        raise ConfigError(
+            f"{path} is not a folder of unfinished work; move it, or give another destination."
+        )
 
 
 def _write(path: Path, facts: Mapping[str, Any]) -> None:
