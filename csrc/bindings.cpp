@@ -148,7 +148,8 @@ dart::ValueCoding value_coding(bool exact, int bits) {
 // Ctrl-C through. `callback` must outlive it.
 dart::Progress progress_of(const py::object& callback) {
   using Clock = std::chrono::steady_clock;
-  static constexpr auto kInterval = std::chrono::milliseconds(100);  // taking the lock may take a while
+  static constexpr auto kInterval =
+      std::chrono::milliseconds(100);  // taking the lock may take a while
   return [&callback, next = Clock::time_point{}](const std::string& stage, double done,
                                                  double total) mutable {
     if (Clock::now() < next) return;

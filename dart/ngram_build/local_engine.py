@@ -23,7 +23,7 @@ from dart.ngram_build.work_folder import WorkFolder
 from dart.progress import Progress
 
 BYTES_OF_TEXT_PER_TOKEN = 3  # at least, in most texts: more tokens only mean one more run
-# Of text for a run: large ones have less in common with each other, small ones lose less in a crash.
+# Of text for a run: large ones have less in common, small ones lose less in a crash.
 SMALLEST_BATCH_BYTES, LARGEST_BATCH_BYTES = 16 << 20, 256 << 20
 BATCHES_PER_WORKER = 8  # at least, so that all are done at about the same time
 MERGED_AT_ONCE = 128  # runs: each is an open file with a buffer
