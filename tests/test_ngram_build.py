@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -187,3 +189,38 @@ def test_pruning_keeps_true_probabilities(tmp_path: Path) -> None:
     store = ngram.build(sequences, 2, tmp_path / "x.ngram", exact=True, min_counts=(1, 2))
     assert store.probabilities([1], [2, 3])[0].tolist() == [0.75, 0]
     assert store.counts([]) == 8
+
+
+BUILD_AND_MEASURE = """
+import sys
+import subprocess
+import sys
+from pathlib import Path
+import numpy as np
+from dart.ngram_build.build import build_from_sequences
+from dart.ngram_build.config import StoreConfig
+from dart.ngram_build.local_engine import LocalEngine
+
+def peak():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
+
+text = (np.random.default_rng(0).zipf(1.2, 4_000_000) % 50_000).astype(np.int32)
+documents = (text[at : at + 1000] for at in range(0, len(text), 1000))
+engine = LocalEngine(memory=int(sys.argv[2]) << 20, workers=2, tell=lambda *_: None)
+before = peak()
+build_from_sequences(documents, StoreConfig(order=4), sys.argv[1], engine)
+print((peak() - before) >> 20)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="measures on Linux only")
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    """Prevents a bound that holds the buffers but not the process: mapped files, both at once."""
+
+    def grown(memory: int) -> int:
+        command = [sys.executable, "-c", BUILD_AND_MEASURE, str(tmp_path / "x"), str(memory)]
+        return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    assert grown(64) < 64 + 16
+    assert grown(4096) > 2 * (64 + 16)  # so there was something to bound

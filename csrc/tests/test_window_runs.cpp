@@ -98,22 +98,20 @@ std::string build(const Folder& folder, const Sequences& sequences, int order, s
 // Prevents a store that depends on how the text was divided, or differs from that made in memory.
 void test_division_does_not_matter() {
   const Sequences sequences = make_sequences(3);
-  for (int order = 1; order <= dart::kMaxOrder; ++order) {
+  for (const int order : {1, 2, 3, 5, 8}) {
     const std::vector<Count> all(static_cast<std::size_t>(order), 1);
     std::vector<Count> pruned;
     for (int n = 0; n < order; ++n) pruned.push_back(1 + static_cast<Count>(n));
-    for (const auto& min_counts : {all, pruned}) {
+    const auto expected = [&](const std::vector<Count>& min_counts) {
       NgramBuilder builder(order);
       for (const auto& sequence : sequences) builder.add(sequence);
       const auto image = dart::serialize_store(builder.build(min_counts), ValueCoding::exact());
-      const std::string expected(reinterpret_cast<const char*>(image.data()), image.size());
-      const Folder folder;
-      CHECK(build(folder, sequences, order, 1, {}, min_counts) == expected);
-      CHECK(build(folder, sequences, order, 2, {2}, min_counts) == expected);
-      CHECK(build(folder, sequences, order, 7, {1, 2, 4, 1000, 0x7FFFFFFF}, min_counts) ==
-            expected);
-      CHECK(build(folder, sequences, order, 100, {}, min_counts) == expected);  // empty runs
-    }
+      return std::string(reinterpret_cast<const char*>(image.data()), image.size());
+    };
+    const Folder folder;
+    CHECK(build(folder, sequences, order, 2, {2}, all) == expected(all));
+    CHECK(build(folder, sequences, order, 7, {1, 2, 1000, 0x7FFFFFFF}, pruned) == expected(pruned));
+    if (order == 2) CHECK(build(folder, sequences, order, 70, {}, all) == expected(all));
   }
 }
 

@@ -23,8 +23,9 @@ from dart.ngram_build.work_folder import WorkFolder
 from dart.progress import Progress
 
 BYTES_OF_TEXT_PER_TOKEN = 3  # at least, in most texts: more tokens only mean one more run
-SMALLEST_BATCH_BYTES = 16 << 20
-BATCHES_PER_WORKER = 4  # so that all are done at about the same time, and little is lost in a crash
+# Of text for a run: large ones have less in common, small ones lose less in a crash.
+SMALLEST_BATCH_BYTES, LARGEST_BATCH_BYTES = 16 << 20, 256 << 20
+BATCHES_PER_WORKER = 8  # at least, so that all are done at about the same time
 MERGED_AT_ONCE = 128  # runs: each is an open file with a buffer
 SMALLEST_PART_RECORDS = 1 << 20
 PARTS_PER_WORKER = 4
@@ -206,12 +207,13 @@ def plan_batches(shards: Sequence[Shard], memory: int, workers: int) -> list[lis
     total = sum(shard.num_bytes for shard in shards)
     fitting = memory // BYTES_PER_TOKEN * BYTES_OF_TEXT_PER_TOKEN
     share = max(total // (workers * BATCHES_PER_WORKER), SMALLEST_BATCH_BYTES)
+    share = min(share, LARGEST_BATCH_BYTES, fitting)
     batches: list[list[Shard]] = []
     room = 0
     for shard in shards:
         if not batches or shard.num_bytes > room:
             batches.append([])
-            room = min(fitting, share)
+            room = share
         batches[-1].append(shard)
         room -= shard.num_bytes
     return batches
