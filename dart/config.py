@@ -12,6 +12,8 @@ from dart.errors import ConfigError
 
 # Where DART's search reads n-grams: the store file, the text itself, both, or nowhere.
 NGRAM_SOURCES = ("static", "context", "both", "none")
+# What a node's score is: upstream's fixed weights, or the fitted probability of its acceptance.
+SCORES = ("upstream", "fitted")
 GREEDY_BELOW = 1e-5  # temperatures up to this one mean argmax, as upstream has it
 
 

@@ -113,7 +113,7 @@ class DartDrafter:
         self.target = target
         self.store = store
         self.config = config
-        self._acceptance = acceptance
+        self.acceptance = acceptance
         self.aux_layers = target.draft_layers
         self.max_tree_size = config.size + 1
         self.context_store: ContextStore | None = None
@@ -147,7 +147,7 @@ class DartDrafter:
         probabilities = best.softmax(dim=-1).float().cpu().numpy()
         tokens = self.head.draft_to_target[ids].cpu().numpy()
         clock.lap("draft")
-        acceptance = self._acceptance
+        acceptance = self.acceptance
         tree = search_tree(
             tokens,
             probabilities,
