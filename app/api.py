@@ -41,10 +41,11 @@ def _generate(engine: Engine, max_new_tokens: int) -> Callable[..., dict[str, An
         tree_size: int = 0,
         max_tokens: int = max_new_tokens,
         ngram: str = AUTOMATIC,
+        score: str = AUTOMATIC,
     ) -> dict[str, Any]:
         text = check_prompt(prompt)
         settings = Settings.from_form(
-            decoder, temperature, top_p, top_k, seed, tree_size, max_tokens, ngram
+            decoder, temperature, top_p, top_k, seed, tree_size, max_tokens, ngram, score
         )
         message = {"role": "user", "content": text}
         ids, _ = engine.prompt_ids([message], settings.max_tokens)
@@ -73,9 +74,10 @@ def _race(engine: Engine, max_new_tokens: int) -> Callable[..., dict[str, Any]]:
         tree_size: int = 0,
         max_tokens: int = max_new_tokens,
         ngram: str = AUTOMATIC,
+        score: str = AUTOMATIC,
     ) -> dict[str, Any]:
         settings = Settings.from_form(
-            "", temperature, top_p, top_k, seed, tree_size, max_tokens, ngram
+            "", temperature, top_p, top_k, seed, tree_size, max_tokens, ngram, score
         )
         chosen = list(engine.loaded.model.decoders) if decoders is None else decoders
         request = race_runs.Request.checked(prompt, chosen, mode, settings)

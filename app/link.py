@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.lanes import MODES
-from app.settings import DECODER_LABELS, RANGES, check_length, ngram_source
+from app.settings import DECODER_LABELS, RANGES, check_length, ngram_source, score_choice
 from dart.errors import ConfigError
 
 _SHOWN_CHARS = 40  # of a bad value, which may be anything
@@ -57,6 +57,11 @@ def _ngram(_name: str, value: str) -> str:
     return value
 
 
+def _score(_name: str, value: str) -> str:
+    score_choice(value)
+    return value
+
+
 def _number(kind: Callable[[str], float]) -> Callable[[str, str], float]:
     def read(name: str, value: str) -> float:
         number, (least, most) = kind(value), RANGES[name]
@@ -78,4 +83,5 @@ _FIELDS: dict[str, Callable[[str, str], Any]] = {
     "tree_size": _number(int),
     "max_tokens": _number(int),
     "ngram": _ngram,
+    "score": _score,
 }

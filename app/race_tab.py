@@ -143,5 +143,5 @@ def race_tab(
 # Names of the link's fields, in the order of the inputs.
 _LINKED = (
     "prompt", "decoders", "mode", "temperature", "top_p", "top_k", "seed", "tree_size",
-    "max_tokens", "ngram",
+    "max_tokens", "ngram", "score",
 )  # fmt: skip

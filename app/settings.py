@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dart.config import NGRAM_SOURCES
+from dart.config import NGRAM_SOURCES, SCORES
 from dart.errors import ConfigError
 
 DECODER_LABELS = {"dart": "DART", "eagle3": "EAGLE3", "baseline": "Baseline"}
@@ -17,6 +17,11 @@ NGRAM_LABELS = {
     "static": "store",
     "context": "this text",
     "none": "none",
+}
+SCORE_LABELS = {
+    AUTOMATIC: "automatic",
+    "fitted": "fitted probability",
+    "upstream": "upstream's weights",
 }
 MAX_PROMPT_CHARS = 16_000  # Gradio sets no limit of its own on what a client may send
 # What the form offers, and a link may ask for; what is possible at all is the engine's to say.
@@ -50,7 +55,7 @@ def check_prompt(prompt: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to decode. `tree_size` and `ngram` None let the model choose."""
+    """How to decode. `tree_size`, `ngram` and `score` None let the model choose."""
 
     decoder: str = "dart"
     temperature: float = 0.0
@@ -60,6 +65,7 @@ class Settings:
     tree_size: int | None = None
     max_tokens: int = 256
     ngram: str | None = None
+    score: str | None = None
 
     @classmethod
     def from_form(
@@ -72,6 +78,7 @@ class Settings:
         tree_size: Any,
         max_tokens: Any,
         ngram: Any = AUTOMATIC,
+        score: Any = AUTOMATIC,
     ) -> Settings:
         """The form's raw values, in its order; a cleared field arrives as None."""
         return cls(
@@ -83,6 +90,7 @@ class Settings:
             tree_size=_integer("tree size", tree_size) or None,
             max_tokens=_integer("max tokens", max_tokens),
             ngram=ngram_source(ngram),
+            score=score_choice(score),
         )
 
     @property
@@ -92,7 +100,7 @@ class Settings:
 
     def same_text_as(self, other: Settings) -> bool:
         """Whether both must give the same text: drafting differs at the most."""
-        irrelevant = {"decoder": "", "tree_size": None, "ngram": None}
+        irrelevant = {"decoder": "", "tree_size": None, "ngram": None, "score": None}
         return {**asdict(self), **irrelevant} == {**asdict(other), **irrelevant}
 
     def run_options(self) -> dict[str, Any]:
@@ -107,11 +115,19 @@ class Settings:
 
 def ngram_source(value: Any) -> str | None:
     """None where the model is to choose; ConfigError for what is no source."""
+    return _choice("n-grams", value, NGRAM_SOURCES)
+
+
+def score_choice(value: Any) -> str | None:
+    """None where the model is to choose; ConfigError for what is no score."""
+    return _choice("score", value, SCORES)
+
+
+def _choice(name: str, value: Any, known: tuple[str, ...]) -> str | None:
     if value == AUTOMATIC:
         return None
-    if value not in NGRAM_SOURCES:
-        known = ", ".join([AUTOMATIC, *NGRAM_SOURCES])
-        raise ConfigError(f"n-grams is {value!r}; expected one of {known}.")
+    if value not in known:
+        raise ConfigError(f"{name} is {value!r}; expected one of {', '.join([AUTOMATIC, *known])}.")
     return str(value)
 
 

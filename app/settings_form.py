@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from app.events import AT_ONCE
-from app.settings import AUTOMATIC, NGRAM_LABELS, RANGES
+from app.settings import AUTOMATIC, NGRAM_LABELS, RANGES, SCORE_LABELS
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,13 @@ class SettingsForm:
     tree_size: gr.Slider
     max_tokens: gr.Slider
     ngram: gr.Dropdown
+    score: gr.Dropdown
 
     @property
     def inputs(self) -> list[Any]:
         """In the order of `Settings.from_form`, behind the decoder."""
         return [self.temperature, self.top_p, self.top_k, self.seed, self.tree_size,
-                self.max_tokens, self.ngram]  # fmt: skip
+                self.max_tokens, self.ngram, self.score]  # fmt: skip
 
 
 def settings_form(max_new_tokens: int) -> SettingsForm:
@@ -45,13 +46,17 @@ def settings_form(max_new_tokens: int) -> SettingsForm:
             [(label, name) for name, label in NGRAM_LABELS.items()], value=AUTOMATIC,
             label="N-grams", elem_id="ngram", info="where DART's search looks them up",
         )  # fmt: skip
+        score = gr.Dropdown(
+            [(label, name) for name, label in SCORE_LABELS.items()], value=AUTOMATIC,
+            label="Score", elem_id="score", info="what DART's nodes are chosen by",
+        )  # fmt: skip
         top_p = _slider("top_p", "Top-p", 1, step=0.01, info="1 is off")
         top_k = _slider("top_k", "Top-k", 0, info="0 is off")
         seed = gr.Number(
             0, label="Seed", precision=0, minimum=0, elem_id="seed",
             info="the same seed gives the same text, whatever the decoder",
         )  # fmt: skip
-    return SettingsForm(temperature, top_p, top_k, seed, tree_size, max_tokens, ngram)
+    return SettingsForm(temperature, top_p, top_k, seed, tree_size, max_tokens, ngram, score)
 
 
 def settings_button() -> gr.Button:

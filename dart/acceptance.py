@@ -22,6 +22,8 @@ from dart.errors import CheckpointError
 from dart.ngram import MAX_ORDER
 
 FILE = "acceptance.json"
+VERSION = 2  # of the file; 1 read probabilities where this one reads odds
+ODDS_SCALE = 1e-3  # odds of 1000 and more are 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +31,11 @@ class AcceptanceModel:
     """Coefficients of a logistic model per level and matched length.
 
     The target accepts a candidate behind an accepted parent with probability
-    sigmoid(a + b ln(p + 1e-10) + c ln(q + 1e-10) + d + e ln(q' + 1e-10) + g): p is the head's, q
-    the store's after a context of the matched length 0 .. M - 1, q' the context store's after one
-    of 0 .. N - 1. At length 0 there is no such term; g is for tokens not among the candidates.
+    sigmoid(a + b ln(o + 1e-10) + c ln(q + 1e-10) + d + e ln(q' + 1e-10) + g): o are the odds of
+    the head's probability (`scaled_odds`), q is the store's after a context of the matched length
+    0 .. M - 1, q' the context store's after one of 0 .. N - 1. At length 0 there is no such term;
+    g is for tokens not among the candidates. Odds, because a + b ln(p) ends at a: however sure the
+    head is, such a model could not be.
 
     coefficients  float32 [L, M, 3]: a, b, c; M is 1 where the store is not read
     context       float32 [L, N, 3]: d, e, g; None where the context store is not read
@@ -50,6 +54,13 @@ class AcceptanceModel:
         return 0 if self.context is None else self.context.shape[1]
 
 
+def scaled_odds(probabilities: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What the model reads of the head's probabilities: their odds by ODDS_SCALE, in 0..1."""
+    scale = np.float32(ODDS_SCALE)
+    p = np.minimum(probabilities, np.float32(1))
+    return scale * p / (np.float32(1) - p + scale)
+
+
 def load_acceptance(folder: Path) -> dict[str, AcceptanceModel]:
     """The models in a head's folder by n-gram sources; none where there is no file.
 
@@ -60,6 +71,8 @@ def load_acceptance(folder: Path) -> dict[str, AcceptanceModel]:
         return {}
     try:
         content = json.loads(path.read_text("utf-8"))
+        if content["version"] != VERSION:
+            raise ValueError(f"its version is {content['version']!r}, expected {VERSION}")
         known = {name: values for name, values in content.items() if name in NGRAM_SOURCES}
         return {name: _model(values, name in ("context", "both")) for name, values in known.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -92,7 +105,8 @@ def _coefficients(values: Any) -> NDArray[np.float32]:
 
 def save_acceptance(folder: Path, models: Mapping[str, AcceptanceModel]) -> None:
     """Write the models by n-gram sources to a head's folder."""
-    content = {
+    content: dict[str, Any] = {"version": VERSION}
+    content |= {
         name: {
             "coefficients": _rounded(model.coefficients),
             **({} if model.context is None else {"context": _rounded(model.context)}),

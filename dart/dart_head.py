@@ -6,10 +6,13 @@ CHECKPOINT_FORMATS section 2 (the final norm is applied twice on the way to the 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import torch
 from torch import nn
 
-from dart.acceptance import AcceptanceModel
+from dart.acceptance import AcceptanceModel, scaled_odds
 from dart.cache import KVCache
 from dart.config import HeadConfig, TreeConfig
 from dart.context_store import ContextStore
@@ -113,7 +116,7 @@ class DartDrafter:
         self.target = target
         self.store = store
         self.config = config
-        self._acceptance = acceptance
+        self.acceptance = acceptance
         self.aux_layers = target.draft_layers
         self.max_tree_size = config.size + 1
         self.context_store: ContextStore | None = None
@@ -147,10 +150,10 @@ class DartDrafter:
         probabilities = best.softmax(dim=-1).float().cpu().numpy()
         tokens = self.head.draft_to_target[ids].cpu().numpy()
         clock.lap("draft")
-        acceptance = self._acceptance
+        acceptance = self.acceptance
         tree = search_tree(
             tokens,
-            probabilities,
+            probabilities if acceptance is None else scaled_odds(probabilities),
             self.store,
             self._history,
             eos_token=self.target.eos_token_ids,
@@ -162,6 +165,8 @@ class DartDrafter:
             context_acceptance=None if acceptance is None else acceptance.context,
             min_probability=0.0 if acceptance is None else self.config.min_probability,
         )
+        if acceptance is not None:
+            tree = _with_draft_probabilities(tree, probabilities)
         clock.lap("search")
         return tree
 
@@ -171,3 +176,11 @@ class DartDrafter:
         self._history = [*self._history, *tokens][-_LONGEST_CONTEXT:]
         if self.context_store is not None:
             self.context_store.append(tokens)
+
+
+def _with_draft_probabilities(tree: DraftTree, probabilities: np.ndarray) -> DraftTree:
+    """The tree with the head's probabilities [L, k] in the place of their odds."""
+    assert tree.ranks is not None
+    shown = np.where(tree.ranks < 0, np.float32(0), probabilities[tree.depths - 1, tree.ranks])
+    shown[0] = 1
+    return replace(tree, draft_probs=shown)

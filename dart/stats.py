@@ -36,6 +36,7 @@ class RunStatistics:
         self.seconds: dict[str, float] = {}
         self.finish_reason: str | None = None
         self.decode_tokens = 0  # tokens that came after a prefill
+        self.drafted_nodes = 0  # of all trees, roots not counted
         self._reached: list[int] = []  # by depth - 1: forwards whose tree reached that depth
         self._accepted: list[int] = []  # by depth - 1: forwards that accepted so many
         for step in steps:
@@ -51,6 +52,7 @@ class RunStatistics:
             return
         self.accept_lengths.append(step.accept_length)
         self.decode_tokens += len(step.tokens)
+        self.drafted_nodes += len(step.tree.tokens) - 1
         _count_up_to(self._reached, int(step.tree.depths.max()))
         _count_up_to(self._accepted, step.accept_length)
 
@@ -62,6 +64,7 @@ class RunStatistics:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
         self.finish_reason = other.finish_reason
         self.decode_tokens += other.decode_tokens
+        self.drafted_nodes += other.drafted_nodes
         _add_counts(self._reached, other._reached)
         _add_counts(self._accepted, other._accepted)
 
@@ -78,6 +81,11 @@ class RunStatistics:
         bonus token in its last step.
         """
         return self.decode_tokens / self.forwards if self.forwards else None
+
+    @property
+    def mean_tree_size(self) -> float | None:
+        """Drafted nodes of a tree, root not counted, in the mean; None before there are trees."""
+        return self.drafted_nodes / self.forwards if self.forwards else None
 
     @property
     def decode_seconds(self) -> float:

@@ -30,6 +30,7 @@ head_steps=${HEAD_STEPS:-4819}
 [ -d "$run/dart" ] || train dart --out "$run" --seed 1 --steps "$head_steps"
 [ -d "$run/eagle3" ] || train eagle3 --out "$run" --seed 1 --steps "${EAGLE_STEPS:-$head_steps}"
 [ -f "$run/ngram.json" ] || train ngram --out "$run" --order 4
+[ -f "$run/calibration.npz" ] || train texts --out "$run" --seed 1
 [ -f "$run/calibration.json" ] || train calibrate --out "$run" --seed 1
 [ -f "$run/rates.json" ] || train evaluate --out "$run" --seed 1
 train assets --out "$run" --seed 1 --assets "$assets"

@@ -281,7 +281,7 @@ def _header(
         "decoders": decoders,
         "settings": {
             "temperature": temperature, "top_p": 1.0, "top_k": 0, "seed": seed, "tree_size": 60,
-            "max_tokens": tokens, "ngram": None,
+            "max_tokens": tokens, "ngram": None, "score": None,
         },
         "model": {
             "name": "made-up model", "parameters": 24_600_000, "device": "CPU",

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from dart.acceptance import FILE, AcceptanceModel, load_acceptance, save_acceptance
+from dart.acceptance import (
+    FILE,
+    ODDS_SCALE,
+    AcceptanceModel,
+    load_acceptance,
+    save_acceptance,
+    scaled_odds,
+)
 from dart.checkpoint import load_dart_head
 from dart.config import TreeConfig
 from dart.dart_head import DartDrafter, DartHead
@@ -18,7 +25,17 @@ from dart.errors import CheckpointError
 from dart.model.dart_model import DartModel
 from dart.ngram import NgramStore, import_trie
 from dart.target import TargetModel
-from dart.train.calibrate import OBSERVATION, fit, observe, reliability
+from dart.train.calibrate import OBSERVATION, fit, observe, predicted
+from dart.train.reliability import (
+    bins,
+    calibration_error,
+    figures,
+    head_probability,
+    log_loss,
+    top_error,
+    upstream_probability,
+)
+from dart.train.reliability_plot import svg
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +83,7 @@ def test_a_file_says_what_was_saved(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", '{"static": {}}', '{"static": {"coefficients": [[1, 2, 3]]}}',
+    ["", "[]", '{"static": {}}', '{"version": 1}', '{"static": {"coefficients": [[1, 2, 3]]}}',
      '{"static": {"coefficients": [[[1, 2, NaN]]]}}',
      '{"static": {"coefficients": [[[1, 2, "x"]]]}}',
      '{"static": {"coefficients": [[[1, 2], [1, 2, 3]]]}}',
@@ -77,7 +94,7 @@ def test_a_file_says_what_was_saved(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_damaged_file_is_one_clear_error(tmp_path: Path, text: str) -> None:
     """A traceback from json or numpy helps nobody."""
-    (tmp_path / FILE).write_text(text)
+    (tmp_path / FILE).write_text(text.replace("{", '{"version": 2, ', 1))
     with pytest.raises(CheckpointError, match=FILE):
         load_acceptance(tmp_path)
 
@@ -86,7 +103,8 @@ def test_scores_are_log_probabilities_and_cut_the_tree(recorded_target, head, st
     """Nodes that are not worth their place must be gone, and only those."""
     levels = head.config.draft_length + 1
     values = np.zeros((levels, store.order, 3), np.float32)
-    values[..., 1] = 1.0  # sigmoid(ln p) = p / (1 + p)
+    values[..., 0] = -math.log(ODDS_SCALE)
+    values[..., 1] = 1.0  # the head's own odds
     ids = [5, 9, 33, 12, 40]
 
     def tree_with(least: float):
@@ -99,7 +117,7 @@ def test_scores_are_log_probabilities_and_cut_the_tree(recorded_target, head, st
     assert tree.draft_probs is not None
     first = np.flatnonzero(tree.depths == 1)
     p = tree.draft_probs[first]
-    np.testing.assert_allclose(np.exp(tree.scores[first]), p / (1 + p), rtol=1e-4)
+    np.testing.assert_allclose(np.exp(tree.scores[first]), p, rtol=0.01)
     worth = np.exp(tree.scores) >= 0.03
     assert 1 < worth.sum() < 31
     assert cut.tokens.tolist() == tree.tokens[worth].tolist()
@@ -187,7 +205,7 @@ def test_fit_finds_the_law_that_made_the_data(sources: str) -> None:
     random = np.random.default_rng(0)
     count, has_store, has_context = 60_000, sources in "static both", sources in "context both"
     rows = np.zeros(count, OBSERVATION)
-    true = np.array([[[0.5, 1.2, 0.0], [1.0, 0.6, 0.8]], [[-1.0, 0.9, 0.0], [2.0, 0.7, 1.5]]])
+    true = np.array([[[7.0, 1.2, 0.0], [5.0, 0.6, 0.8]], [[6.0, 0.9, 0.0], [6.5, 0.7, 1.5]]])
     terms = np.array([[0.8, 0.5, -1.0], [-0.6, 1.1, 1.0]])[:, None]
     rows["level"] = random.integers(0, 2, count)
     rows["matched"], rows["context_length"] = random.integers(0, 2, (2, count))
@@ -195,18 +213,97 @@ def test_fit_finds_the_law_that_made_the_data(sources: str) -> None:
         rows[name] = np.log(random.random(count) + 1e-10)
     rows["is_opened"] = (rows["context_length"] > 0) & (random.random(count) < 0.3)
     a, b, c = np.moveaxis(true[rows["level"], has_store * rows["matched"]], -1, 0)
-    z = a + b * rows["log_p"] + c * rows["log_q"]
+    z = a + b * np.log(scaled_odds(np.exp(rows["log_p"])) + 1e-10) + c * rows["log_q"]
     if has_context:
         d, e, g = np.moveaxis(terms[rows["level"], 0], -1, 0)
         z += (rows["context_length"] > 0) * (d + e * rows["log_context"]) + g * rows["is_opened"]
     rows["is_accepted"] = random.random(count) < 1 / (1 + np.exp(-z))
     model = fit(rows, levels=3, order=2, context_order=2)[sources]
     expected = true if has_store else true[:, :1]
-    np.testing.assert_allclose(model.coefficients[:2], expected, atol=0.15)
+    np.testing.assert_allclose(model.coefficients[:2], expected, atol=0.2)
     # What was never seen falls back to the head's own odds.
-    assert model.coefficients[2].tolist() == [[0, 1, 0]] * expected.shape[1]
+    unseen = [[pytest.approx(-math.log(ODDS_SCALE)), 1, 0]] * expected.shape[1]
+    assert model.coefficients[2].tolist() == unseen
     assert (model.context is not None) == has_context
     if model.context is not None:
         np.testing.assert_allclose(model.context[:2, 1], terms[:, 0], atol=0.15)
-    for each in reliability(model, rows, (0.0, 0.1, 0.3, 0.6, 1.01)):
+    for each in bins(predicted(model, rows), rows, (0.0, 0.1, 0.3, 0.6, 1.01)):
         assert each["observed"] == pytest.approx(each["predicted"], abs=0.02)
+
+
+def seen(*rows: tuple[int, float, bool]) -> np.ndarray:
+    """Candidates of level 0 by position: the head's probability, and whether it was accepted."""
+    made = np.zeros(len(rows), OBSERVATION)
+    for each, (position, p, is_accepted) in zip(made, rows, strict=True):
+        each["position"], each["is_accepted"], each["log_p"] = position, is_accepted, math.log(p)
+    return made
+
+
+def test_figures_are_those_worked_out_by_hand() -> None:
+    """A calibration error over the many hopeless candidates would be 0 for any score."""
+    rows = seen((0, 0.85, True), (0, 0.05, False), (1, 0.15, True), (1, 0.85, False))
+    share = head_probability(rows)
+    np.testing.assert_allclose(share, [0.85, 0.05, 0.15, 0.85], rtol=1e-5)
+    wanted = -(math.log(0.85) + math.log(0.95) + math.log(0.15) + math.log(0.15)) / 2
+    assert log_loss(share, rows) == pytest.approx(wanted, rel=1e-4)
+    # The best of both positions are one bin: 0.85 predicted, one of two accepted.
+    assert top_error(share, rows) == pytest.approx(0.35, abs=1e-3)
+    # Those two, 0.85 of the one at 0.15 and 0.05 of the last one, by two positions.
+    gaps = 2 * 0.35 + 0.85 + 0.05
+    assert calibration_error(share, rows) == pytest.approx(gaps / 2, abs=1e-3)
+    assert bins(share, rows)[-1] == {"candidates": 2, "predicted": 0.85, "observed": 0.5}
+    assert math.isfinite(log_loss(np.array([0.0, 1.0, 0.0, 1.0]), rows))
+
+
+@pytest.mark.parametrize("sources", ["static", "context", "both", "none"])
+def test_upstreams_score_is_read_as_the_search_adds_it_up(
+    recorded_target, head, store, sources: str
+) -> None:
+    """The "before" of the comparison must be what is really in use without a model."""
+    ids = np.random.default_rng(1).integers(3, 250, 20).tolist() * 2
+    order = 4 if sources in ("context", "both") else 0
+    drafter = DartDrafter(
+        head,
+        recorded_target,
+        store if sources in ("static", "both") else None,
+        TreeConfig(size=200, context_order=order),
+    )
+    tree = draft(recorded_target, drafter, ids)
+    assert tree.scores is not None
+    nodes = np.arange(1, len(tree))
+    rows = np.zeros(len(nodes), OBSERVATION)
+    rows["level"] = tree.depths[nodes] - 1
+    for field, values in (
+        ("log_p", tree.draft_probs), ("log_q", tree.ngram_probs),
+        ("log_context", tree.context_probs),
+    ):  # fmt: skip
+        assert values is not None
+        rows[field] = np.log(values[nodes] + 1e-10)
+    step = tree.scores[nodes] - tree.scores[tree.parents[nodes]]
+    given = np.log(upstream_probability(rows, sources))
+    if sources == "both":  # there the tree tells the larger one as the store's
+        given = np.maximum(given, np.log(upstream_probability(rows, "static")))
+    np.testing.assert_allclose(given, step, rtol=1e-3, atol=1e-4)
+
+
+def test_the_picture_shows_every_score_of_every_choice() -> None:
+    """A picture that drops a curve, or is no XML, is only seen by who opens it."""
+    from xml.etree import ElementTree
+
+    zeros = np.zeros((1, 1, 3), np.float32)
+    models = {
+        "none": AcceptanceModel(zeros),
+        "context": AcceptanceModel(zeros, np.zeros((1, 2, 3), np.float32)),
+    }
+    rows = seen((0, 0.85, True), (0, 0.05, False), (1, 0.15, True), (1, 0.85, False))
+    rows["is_opened"][3] = True
+    made = figures(models, rows)
+    assert made["none"]["fitted"]["bins"] == [
+        {"candidates": 3, "predicted": 0.5, "observed": pytest.approx(2 / 3, abs=1e-4)}
+    ]
+    assert made["context"]["opened"]["bins"][0]["candidates"] == 1
+    assert "opened" not in made["none"]
+    drawn = ElementTree.fromstring(svg(made))
+    lines = drawn.findall(".//{http://www.w3.org/2000/svg}polyline")
+    assert len(lines) == 6
+    assert all(line.get("points") for line in lines)

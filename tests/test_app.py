@@ -221,7 +221,7 @@ def test_the_page_says_why_nothing_is_marked():
 def test_comparison_speaks_only_where_the_texts_must_be_equal():
     """ "The same text" is the claim of the whole project: it must not be made by accident."""
     before = (Settings("baseline", temperature=0.7), "text", 10.0)
-    now = Settings("dart", temperature=0.7, tree_size=9, ngram="none")
+    now = Settings("dart", temperature=0.7, tree_size=9, ngram="none", score="upstream")
     same = "\u2713 the same text as Baseline, \u00d72.50 its speed"
     assert views.comparison("text", 25.0, now, before) == same
     assert "differs" in views.comparison("other", 25.0, now, before)
@@ -585,9 +585,10 @@ def test_the_api_s_race_answers_with_a_trace(client):
     ends = {each["decoder"]: each for each in trace["events"] if each["kind"] == "end"}
     assert len({tuple(end["figures"]["tokens"]) for end in ends.values()}) == 1
     options = {"decoders": ["baseline", "dart"], "mode": "back_to_back", "max_tokens": 9}
-    options["ngram"] = "context"
+    options |= {"ngram": "context", "score": "upstream"}
     trace = client.predict("story", **options, api_name="/race")
     assert trace["settings"]["ngram"] == "context"
+    assert trace["settings"]["score"] == "upstream"
     order = [each["decoder"] for each in trace["events"][:-1]]
     assert order == sorted(order, key=["dart", "baseline"].index)
     assert [each["reason"] for each in trace["events"] if each["kind"] == "end"] == ["length"] * 2
@@ -604,6 +605,7 @@ def test_the_api_s_race_answers_with_a_trace(client):
         ({"max_tokens": 10**9}, "a race takes"),
         ({"seed": "x"}, "expected a number"),
         ({"ngram": "trie"}, "expected one of auto, static"),
+        ({"score": "best"}, "expected one of auto, upstream"),
         ({"prompt": "fail at once"}, None),
     ],
 )
@@ -626,14 +628,14 @@ def test_a_link_sets_what_it_names():
     query = {
         "prompt": "a & b", "decoders": "baseline,dart", "mode": "back_to_back",
         "temperature": "0.7", "top_p": "0.9", "top_k": "5", "seed": "9", "tree_size": "30",
-        "max_tokens": "64", "ngram": "context", "__theme": "dark",
+        "max_tokens": "64", "ngram": "context", "score": "fitted", "__theme": "dark",
     }  # fmt: skip
     fields, note = read_link(query)
     assert note == ""
     assert fields == {
         "prompt": "a & b", "decoders": ["dart", "baseline"], "mode": "back_to_back",
         "temperature": 0.7, "top_p": 0.9, "top_k": 5, "seed": 9, "tree_size": 30, "max_tokens": 64,
-        "ngram": "context",
+        "ngram": "context", "score": "fitted",
     }  # fmt: skip
     assert read_link({}) == ({}, "")
 
@@ -645,6 +647,7 @@ def test_a_link_sets_what_it_names():
         ("mode", "relay"), ("temperature", "nan"), ("temperature", "-1"), ("temperature", "9"),
         ("top_p", "1e999"), ("top_k", "1.5"), ("seed", "-1"), ("seed", "9" * 5000),
         ("tree_size", "1000"), ("max_tokens", "0"), ("ngram", "trie"), ("ngram", ""),
+        ("score", "best"),
     ],
 )  # fmt: skip
 def test_what_a_link_cannot_set_is_ignored_and_said(name, value):

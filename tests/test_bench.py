@@ -12,6 +12,7 @@ import torch
 from dart.bench.prompts import read_prompts
 from dart.bench.report import provenance, summarize, table
 from dart.bench.run import Progress, Run, rotated, run_benchmark, stock_generate
+from dart.bench.variants import Variant, read_variant
 from dart.config import GenerationConfig
 from dart.decode import Step, generate
 from dart.drafter import NoDrafter
@@ -57,6 +58,7 @@ def test_speedup_tau_and_stages():
     assert base["tau"] == 1
     assert base["speedup"] == 1
     assert dart["tau"] == 2
+    assert (base["mean_tree_size"], dart["mean_tree_size"]) == (0, 1)
     assert dart["speedup"] == pytest.approx(2)
     assert dart["tokens_per_second"] == pytest.approx(2)
     assert dart["accept_length_histogram"] == [0, 2]
@@ -161,6 +163,7 @@ def test_all_texts_in_loops_leave_no_figures():
         "prompts": 0,
         "tokens_per_second": None,
         "tau": None,
+        "mean_tree_size": None,
         "speedup": None,
     }
 
@@ -187,6 +190,40 @@ def test_decoders_take_turns():
     assert [(r.prompt, r.repeat) for r in runs[::3]] == [(0, 0), (1, 0), (0, 1), (1, 1)]
     assert "[12/12]" in stream.getvalue()
     assert rotated(["x", "y"], 3) == ["y", "x"]
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [
+        ("eagle3", Variant("eagle3")),
+        ("dart", Variant("dart")),
+        ("dart:none", Variant("dart", ngram="none")),
+        ("dart:upstream", Variant("dart", score="upstream")),
+        ("dart:both:fitted", Variant("dart", "both", "fitted")),
+        ("dart:static:upstream:32", Variant("dart", "static", "upstream", 32)),
+        ("dart:8", Variant("dart", tree_size=8)),
+    ],
+)
+def test_a_decoder_s_name_says_its_settings(name, variant):
+    """Prevents two decoders under two names with one setting."""
+    assert read_variant(name) == variant
+    flags = {"ngram": "context", "score": None, "tree_size": 60, "seed": 3}
+    options = variant.options(flags)
+    assert options["seed"] == 3
+    assert options["ngram"] == (variant.ngram or "context")
+    assert options["score"] == variant.score
+    assert options["tree_size"] == (variant.tree_size or 60)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["dart:", "dart:nope", "dart:static:", "dart:static:both", "dart:upstream:static",
+     "dart:8:static", "dart:-1", "dart:1e3", "eagle3:8", "baseline:none", ":static"],
+)  # fmt: skip
+def test_a_name_that_means_nothing_is_refused(name):
+    """Prevents a misspelt setting from being measured as the default."""
+    with pytest.raises(ConfigError, match="--decoders names"):
+        read_variant(name)
 
 
 def test_stock_generate_is_our_baseline():

@@ -123,6 +123,8 @@ def test_template_name(capsys, flags):
         (["--max-new-tokens", "many"], "invalid int"),
         (["--prompt", "\udcff"], "UTF-8"),
         (["--ngram", "trie"], "invalid choice: 'trie'"),
+        (["--score", "best"], "invalid choice: 'best'"),
+        (["--score", "fitted"], "no acceptance model"),
     ],
 )
 def test_errors_are_one_line(capsys, flags, more, words):
@@ -197,20 +199,25 @@ def test_bench_writes_its_figures(capsys, flags, tmp_path):
     prompts = tmp_path / "p.jsonl"
     prompts.write_text('{"prompt": "w5 w9"}\n{"prompt": "w20 w31 w7"}\n', encoding="utf-8")
     out = tmp_path / "out.json"
-    argv = ["bench", "--decoders", "baseline,dart,dart:context,eagle3", "--prompts", str(prompts)]
+    argv = ["bench", "--decoders", "baseline,dart,dart:context:upstream:9,eagle3"]
+    more = tmp_path / "more.jsonl"
+    more.write_text('{"prompt": "w8", "task": "other"}\n', encoding="utf-8")
+    argv += ["--prompts", str(prompts), str(more)]
     argv += ["--max-new-tokens", "24", "--json", str(out), "--hf-generate", *flags]
     assert main(argv) == 0
     captured = capsys.readouterr()
     assert "speedup" in captured.out
-    assert "[10/10]" in captured.err
+    assert "[15/15]" in captured.err
     result = json.loads(out.read_text(encoding="utf-8"))
-    names = {"baseline", "dart", "dart:context", "eagle3", "hf_generate"}
+    names = {"baseline", "dart", "dart:context:upstream:9", "eagle3", "hf_generate"}
     assert set(result["decoders"]) == names
     for entry in result["decoders"].values():
         assert {"tokens_per_second", "tau", "speedup", "accept_length_histogram", "seconds",
                 "identical_to_baseline"} <= entry.keys()  # fmt: skip
         assert entry["identical_to_baseline"] is True
     assert result["decoders"]["dart"]["tau"] > 1
+    assert 6 < result["decoders"]["dart:context:upstream:9"]["mean_tree_size"] <= 9
+    assert set(result["decoders"]["dart"]["by_task"]) == {"", "other"}
     assert result["decoders"]["eagle3"]["tau"] > 1
     assert result["provenance"]["command"].startswith("python -m dart bench --decoders")
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
@@ -229,6 +236,7 @@ def test_bench_writes_its_figures(capsys, flags, tmp_path):
         ["--decoders", "baseline,nope"],
         ["--decoders", "baseline,dart:nope"],
         ["--decoders", "baseline,dart:"],
+        ["--decoders", "baseline,dart:fitted"],
         ["--decoders", "baseline,eagle3:static"],
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dart import TEMPLATE_REGISTRY, DartModel, dart_generate
-from dart.config import NGRAM_SOURCES
+from dart.config import NGRAM_SOURCES, SCORES
 from dart.dart_head import DartDrafter
 from dart.errors import CheckpointError, ConfigError, DeviceError
 from tests.conftest import ARCHITECTURES, tiny_model
@@ -109,6 +109,50 @@ def test_ngrams_that_cannot_be_read_are_refused(model: DartModel) -> None:
         with pytest.raises(ConfigError, match=f"{ngram}.*no n-gram store is loaded"):
             bare.new_drafter("dart", ngram=ngram)
     assert bare.new_drafter("dart").max_tree_size > 1
+
+
+def test_a_fitted_score_needs_its_model(model: DartModel) -> None:
+    """Upstream's weights under the name of the fitted score would be measured as that."""
+    assert isinstance(model.new_drafter("dart", score="upstream"), DartDrafter)
+    with pytest.raises(ConfigError, match="score is 'best'; expected one of upstream, fitted"):
+        model.new_drafter("dart", score="best")
+    with pytest.raises(ConfigError, match="no acceptance model for itself and n-grams 'static'"):
+        model.new_drafter("dart", score="fitted")
+
+
+def test_upstreams_score_is_upstreams_drafter() -> None:
+    """What is compared with upstream must not be half ours: weights, n-grams and tree are its."""
+    demo = DartModel.demo()
+    fitted, upstream = (demo.new_drafter("dart", score=score) for score in ("fitted", "upstream"))
+    assert isinstance(fitted, DartDrafter)
+    assert isinstance(upstream, DartDrafter)
+    assert fitted.acceptance is demo.acceptance["both"]
+    assert upstream.acceptance is None
+    assert upstream.store is not None
+    assert upstream.config.context_order == 0
+    assert upstream.config.min_probability == 0
+    for ngram in NGRAM_SOURCES:
+        drafter = demo.new_drafter("dart", ngram=ngram, score="upstream")
+        assert isinstance(drafter, DartDrafter)
+        assert drafter.acceptance is None
+        assert (drafter.config.context_order > 0) == (ngram in ("context", "both"))
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_a_given_tree_size_is_kept(score: str) -> None:
+    """Tau at equal tree size means nothing where one score draws smaller trees."""
+    demo = DartModel.demo()
+    prompt = demo.encode("Write a Python function to add two numbers.")
+    for ngram in ("static", "both"):
+        steps = list(
+            demo.stream(prompt, tree_size=40, ngram=ngram, score=score, max_new_token_num=40)
+        )
+        # The last levels of a text that ends at a token limit are cut.
+        sizes = {len(step.tree) for step in steps[1:-2] if step.tree is not None}
+        assert sizes == {41}, (ngram, score)
+        assert [t for step in steps for t in step.tokens] == [
+            t for step in demo.stream(prompt, "baseline", max_new_token_num=40) for t in step.tokens
+        ]
 
 
 def test_the_demo_knows_what_all_ngrams_are_worth() -> None:

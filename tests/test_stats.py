@@ -28,6 +28,7 @@ def test_counts_and_tau():
     assert statistics.tokens == [5, 6, 7, 8, 9, 6, 2]
     assert statistics.accept_lengths == [2, 0, 2]
     assert statistics.forwards == 3
+    assert statistics.mean_tree_size == pytest.approx((2 + 0 + 2) / 3)
     assert statistics.tau == pytest.approx(6 / 3)  # not (3 + 1 + 3) / 3: EOS took the bonus's place
     assert statistics.finish_reason == "eos"
 
@@ -65,6 +66,7 @@ def test_nothing_decoded_has_no_rates():
     """Prevents a division by zero where the first token already ends the text."""
     statistics = RunStatistics([Step([2], seconds={"prefill": 1.0}, finish_reason="eos")])
     assert statistics.tau is None
+    assert statistics.mean_tree_size is None
     assert statistics.tokens_per_second is None
     assert statistics.histogram == []
     assert statistics.acceptance_by_depth == []

@@ -66,7 +66,7 @@ def test_the_header_says_what_ran_on_what(recorded):
     assert recorded["prompt_tokens"] == len(FakeModel().encode([{"content": "story"}]))
     assert recorded["settings"] == {
         "temperature": 0.0, "top_p": 1.0, "top_k": 0, "seed": 0, "tree_size": None,
-        "max_tokens": 60, "ngram": None,
+        "max_tokens": 60, "ngram": None, "score": None,
     }  # fmt: skip
     assert recorded["model"]["device"] == "CPU"
     assert set(recorded["versions"]) == {"dart", "torch", "transformers", "gradio", "python"}

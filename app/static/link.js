@@ -1,6 +1,6 @@
 // Copies a link that opens the page with this form; app/link.py reads it.
-async (prompt, decoders, mode, temperature, top_p, top_k, seed, tree_size, max_tokens, ngram) => {
-  const fields = { prompt, decoders: (decoders || []).join(","), mode, temperature, top_p, top_k, seed, tree_size, max_tokens, ngram };
+async (prompt, decoders, mode, temperature, top_p, top_k, seed, tree_size, max_tokens, ngram, score) => {
+  const fields = { prompt, decoders: (decoders || []).join(","), mode, temperature, top_p, top_k, seed, tree_size, max_tokens, ngram, score };
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(fields)) {
     if (value !== null && value !== undefined && value !== "") query.set(name, String(value));

@@ -94,6 +94,7 @@ def _short(own: Sequence[Run], base: Sequence[Run]) -> dict[str, Any]:
         "prompts": len({run.prompt for run in own}),
         "tokens_per_second": total.tokens_per_second,
         "tau": total.tau,
+        "mean_tree_size": total.mean_tree_size,
         "speedup": _speedup(total, _total(base)),
     }
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dart.bench.variants import Variant, read_variant
 from dart.cli.common import (
     Parser,
     add_model_arguments,
@@ -37,12 +38,17 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--decoders",
         default="baseline,dart",
-        help="comma-separated: baseline, dart, eagle3; dart:static and the like for --ngram static",
+        help="comma-separated: baseline, dart, eagle3; dart[:SOURCES][:SCORE][:SIZE] is dart with "
+        "its own --ngram, --score and --tree-size, like dart:static or dart:both:upstream:32",
     )
     made.add_argument(
-        "--prompts", required=True, metavar="FILE", help='JSONL of {"prompt"} or {"messages"}'
+        "--prompts",
+        required=True,
+        nargs="+",
+        metavar="FILE",
+        help='JSONL of {"prompt"} or {"messages"}; several files are one benchmark',
     )
-    made.add_argument("--limit", type=int, metavar="N", help="only the first N prompts")
+    made.add_argument("--limit", type=int, metavar="N", help="only the first N prompts of a file")
     made.add_argument("--repeats", type=int, default=1, metavar="N")
     made.add_argument("--warm-up", type=int, default=1, metavar="N", help="prompts run untimed")
     made.add_argument(
@@ -59,18 +65,15 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str]) -> int:
     """Run the command; its exit code."""
     args = parser().parse_args(argv)
-    names = _check(args)
+    variants = _check(args)
     from dart.bench.prompts import read_prompts
 
-    prompts = read_prompts(args.prompts, args.limit)
+    prompts = [prompt for path in args.prompts for prompt in read_prompts(path, args.limit)]
     model = load_model(args)
     from dart.bench.report import SCHEMA, provenance, summarize, table
     from dart.bench.run import Progress, run_benchmark
 
-    for name in names:  # a missing head is reported before the first run
-        decoder, ngram = _parts(name, args)
-        model.new_drafter(decoder, args.tree_size, ngram)
-    decoders = {name: _decode(model, name, args) for name in names}
+    decoders = {name: _decode(model, each, args) for name, each in variants.items()}
     if args.hf_generate:
         decoders[STOCK] = _stock(model)
     runs = run_benchmark(
@@ -101,8 +104,8 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _check(args: argparse.Namespace) -> list[str]:
-    """Refuse before the model is loaded what cannot end well; the decoders' names."""
+def _check(args: argparse.Namespace) -> dict[str, Variant]:
+    """Refuse before the model is loaded what cannot end well; the decoders by name."""
     names = [name.strip() for name in args.decoders.split(",") if name.strip()]
     if not names or len(set(names)) < len(names):
         raise ConfigError(f"--decoders is {args.decoders!r}; expected different names, by commas.")
@@ -117,23 +120,17 @@ def _check(args: argparse.Namespace) -> list[str]:
         raise ConfigError("--hf-generate compares greedy texts; leave --temperature at 0.")
     if args.json and not Path(args.json).absolute().parent.is_dir():
         raise ConfigError(f"--json {args.json}: its folder does not exist.")
-    return names
+    return {name: read_variant(name) for name in names}
 
 
-def _parts(name: str, args: argparse.Namespace) -> tuple[str, str | None]:
-    """A decoder of --decoders, and where it reads n-grams."""
-    decoder, colon, ngram = name.partition(":")
-    if colon and decoder != "dart":
-        raise ConfigError(f"--decoders names {name!r}; only dart reads n-grams.")
-    return decoder, ngram if colon else args.ngram
-
-
-def _decode(model: DartModel, name: str, args: argparse.Namespace) -> Decode:
-    decoder, ngram = _parts(name, args)
-    options = {**stream_options(args), "ngram": ngram}
+def _decode(model: DartModel, variant: Variant, args: argparse.Namespace) -> Decode:
+    options = variant.options(stream_options(args))
+    drafting = {name: options[name] for name in ("tree_size", "ngram", "score")}
+    model.new_drafter(variant.decoder, **drafting)  # a missing head is reported before any run
 
     def decode(ids: list[int], max_new_tokens: int) -> Iterator[Step]:
-        return model.stream(ids, decoder, **{**options, "max_new_token_num": max_new_tokens})
+        limit = {"max_new_token_num": max_new_tokens}
+        return model.stream(ids, variant.decoder, **{**options, **limit})
 
     return decode
 

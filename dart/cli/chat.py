@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser().parse_args(argv)
     model = load_model(args)
     # A decoder without its head is reported now.
-    model.new_drafter(args.decoder, args.tree_size, args.ngram)
+    model.new_drafter(args.decoder, args.tree_size, args.ngram, args.score)
     _enable_line_editing()
     colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     chat = Chat(model, args, paint if colours else plain)
@@ -111,7 +111,8 @@ class Chat:
             self.messages = list(self.system)
         elif line.startswith("/decoder"):
             name = line.removeprefix("/decoder").strip()
-            self.model.new_drafter(name, self.options["tree_size"], self.options["ngram"])
+            drafting = (self.options[key] for key in ("tree_size", "ngram", "score"))
+            self.model.new_drafter(name, *drafting)
             self.decoder = name
         elif line.startswith("/"):
             raise ConfigError(f"{line.split()[0]} is no command; {HELP}.")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from dart.config import NGRAM_MEMORY, NGRAM_SOURCES
+from dart.config import NGRAM_MEMORY, NGRAM_SOURCES, SCORES
 from dart.errors import ConfigError, DeviceError
 
 if TYPE_CHECKING:
@@ -85,6 +85,12 @@ def add_sampling_arguments(parser: argparse.ArgumentParser, max_new_tokens: int)
         "wherever an acceptance model knows what they are worth, else the store)",
     )
     group.add_argument(
+        "--score",
+        choices=SCORES,
+        help="what DART's nodes are chosen by: upstream's fixed weights, or the fitted probability "
+        "of their acceptance (default: fitted where the head brings a model for these n-grams)",
+    )
+    group.add_argument(
         "--template-name", metavar="NAME", help="chat template (default: the tokenizer's own)"
     )
 
@@ -108,6 +114,7 @@ def stream_options(args: argparse.Namespace) -> dict[str, Any]:
         "max_length": args.max_length,
         "tree_size": args.tree_size,
         "ngram": args.ngram,
+        "score": args.score,
     }
 
 

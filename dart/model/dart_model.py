@@ -16,6 +16,7 @@ from dart.acceptance import AcceptanceModel, load_acceptance
 from dart.checkpoint import load_dart_head, load_eagle3_head
 from dart.config import (
     NGRAM_SOURCES,
+    SCORES,
     Eagle3TreeConfig,
     GenerationConfig,
     SamplingConfig,
@@ -198,15 +199,22 @@ class DartModel:
         return encode_chat(self.tokenizer, text)
 
     def new_drafter(
-        self, decoder: str, tree_size: int | None = None, ngram: str | None = None
+        self,
+        decoder: str,
+        tree_size: int | None = None,
+        ngram: str | None = None,
+        score: str | None = None,
     ) -> Drafter:
         """A drafter with a state of its own.
 
-        tree_size  drafted nodes a step; None chooses by device
-        ngram      where DART reads n-grams, one of NGRAM_SOURCES; None: wherever an acceptance
-                   model knows what they are worth, else from the store alone
-        raises     ConfigError for an unknown decoder, one whose head is not loaded, or n-grams of a
-                   store that is not loaded
+        tree_size  drafted nodes a step, neither more nor fewer where there are as many candidates;
+                   None chooses by device, and leaves out nodes known not to be worth their time
+        ngram      where DART reads n-grams, one of NGRAM_SOURCES; None: wherever the score knows
+                   what they are worth, else from the store alone
+        score      what DART's nodes are chosen by, one of SCORES; None: fitted where the head
+                   brings an acceptance model for these n-grams, else upstream
+        raises     ConfigError for an unknown decoder, one whose head is not loaded, n-grams of a
+                   store that is not loaded, or a fitted score without its model
         """
         if decoder not in DECODERS:
             raise ConfigError(f"decoder is {decoder!r}; expected one of {', '.join(DECODERS)}.")
@@ -214,8 +222,8 @@ class DartModel:
             return NoDrafter()
         on_cpu = self.device.type == "cpu"
         if decoder == "dart" and self.dart_head is not None:
-            ngram = self._ngram_sources(ngram)
-            acceptance = self._fitting_acceptance(ngram)
+            ngram = self._ngram_sources(ngram, score)
+            acceptance = self._score(score, ngram)
             if tree_size is not None:
                 tree = TreeConfig(size=tree_size)
             elif on_cpu:
@@ -238,11 +246,15 @@ class DartModel:
             f"of {', '.join(self.decoders)}."
         )
 
-    def _ngram_sources(self, ngram: str | None) -> str:
+    def _ngram_sources(self, ngram: str | None, score: str | None) -> str:
         """What is asked for, checked; what is best where nothing is."""
         if ngram is None:
             sources = ("both", "static") if self.store is not None else ("context",)
-            known = [name for name in sources if self._fitting_acceptance(name) is not None]
+            known = [
+                name
+                for name in sources
+                if score != "upstream" and self._fitting_acceptance(name) is not None
+            ]
             return known[0] if known else "none" if self.store is None else "static"
         if ngram not in NGRAM_SOURCES:
             raise ConfigError(f"ngram is {ngram!r}; expected one of {', '.join(NGRAM_SOURCES)}.")
@@ -252,6 +264,18 @@ class DartModel:
                 "--ngram-model-name-or-path, or choose context or none."
             )
         return ngram
+
+    def _score(self, score: str | None, ngram: str) -> AcceptanceModel | None:
+        """The acceptance model to score with; None for upstream's weights."""
+        if score is not None and score not in SCORES:
+            raise ConfigError(f"score is {score!r}; expected one of {', '.join(SCORES)}.")
+        acceptance = None if score == "upstream" else self._fitting_acceptance(ngram)
+        if score == "fitted" and acceptance is None:
+            raise ConfigError(
+                f"score is 'fitted', but the DART head brings no acceptance model for itself and "
+                f"n-grams {ngram!r}; fit one (python -m dart train calibrate), or choose upstream."
+            )
+        return acceptance
 
     def _fitting_acceptance(self, ngram: str) -> AcceptanceModel | None:
         """The acceptance model for these sources, if made for such a head and such a store."""
@@ -274,11 +298,12 @@ class DartModel:
         max_length: int | None = None,
         tree_size: int | None = None,
         ngram: str | None = None,
+        score: str | None = None,
     ) -> Generator[Step, None, None]:
         """Decode, yielding one Step a target forward; the first one is the prefill's.
 
         input_ids  LongTensor [1, T] or [T], or a list of ids
-        tree_size, ngram  as in `new_drafter`
+        tree_size, ngram, score  as in `new_drafter`
         raises     a DartError before the first step where a parameter or the prompt does not fit
         """
         prompt_ids = _as_ids(input_ids)
@@ -289,7 +314,7 @@ class DartModel:
             eos_token_ids=self.target.eos_token_ids,
             sampling=sampling,
         )
-        drafter = self.new_drafter(decoder, tree_size, ngram)
+        drafter = self.new_drafter(decoder, tree_size, ngram, score)
         try:
             yield from generate(self.target, drafter, prompt_ids, config)
         except torch.OutOfMemoryError as error:

@@ -217,17 +217,19 @@ def _acceptance_section(run: Path) -> str:
     if not (run / "calibration.json").exists():
         return ""
     report = _read(run / "calibration.json")
+    count = sum(report["texts"].values())
     rows = "\n".join(
         f"| {each['candidates']:,} | {each['predicted']:.1%} | {each['observed']:.1%} |"
-        for each in report["bins"]["both"]
+        for each in report["sources"]["both"]["fitted"]["bins"]
     )
     return f"""## Acceptance model
 
 `dart/acceptance.json`: for each choice of n-gram sources a logistic regression per level on the
-logarithms of the head's, the store's and the text's own n-gram probability by matched length,
-fitted to four fifths of {report["documents"]} of the target's own answers to held-out prompts, of
-which the store has counted none and the benchmark asks none. On the last fifth, with both sources,
-candidates by predicted probability that the target accepts them behind an accepted parent:
+logarithms of the head's odds and of the n-gram probability, the store's and the text's own, by
+matched length, fitted to four fifths of {count} of the target's own answers to requests, edits,
+chats and prose, of which the store has counted none and the benchmark asks none. On the last fifth,
+with both sources, the head's candidates by predicted probability that the target accepts them
+behind an accepted parent:
 
 | candidates | predicted | observed |
 |---|---|---|

@@ -8,15 +8,14 @@ search adds up. The texts must not be among those that the store has counted.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dart.acceptance import AcceptanceModel
+from dart.acceptance import ODDS_SCALE, AcceptanceModel, scaled_odds
 from dart.context_store import ContextStore
 from dart.dart_head import DartHead
 from dart.ngram import NgramStore
@@ -24,11 +23,11 @@ from dart.target import TargetModel
 from dart.train.dart import predictions
 
 _EPSILON = 1e-10
-BINS = (0.0, 0.01, 0.03, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95, 1.01)  # of predicted probability
 _ANCHORS = 64  # positions drafted behind in one forward
 
 OBSERVATION = np.dtype(
     [
+        ("position", np.int32),  # number of the place in a text, and of the level drafted there
         ("level", np.int32),
         ("matched", np.int32),  # length of context that the store matched, 0 for none
         ("log_p", np.float32),  # of an opened token: that of the least probable candidate
@@ -56,13 +55,14 @@ def observe(
 
     documents  ids of prompt and answer, and the length of the prompt
     """
-    return np.concatenate(
-        [
-            some
-            for ids, start in documents
-            for some in _observe_one(target, head, store, ids, start, top_k, context_order)
-        ]
-    )
+    seen = [
+        some
+        for ids, start in documents
+        for some in _observe_one(target, head, store, ids, start, top_k, context_order)
+    ]
+    for position, some in enumerate(seen):
+        some["position"] = position
+    return np.concatenate(seen)
 
 
 def _observe_one(
@@ -155,6 +155,7 @@ def _fit_one(
     coefficients = np.zeros((levels, lengths, 3), np.float32)
     context = np.zeros((levels, context_order, 3), np.float32)
     prior = np.zeros(3 * lengths + 2 * max(0, context_order - 1) + (context_order > 0))
+    prior[0 : 3 * lengths : 3] = -np.log(ODDS_SCALE)
     prior[1 : 3 * lengths : 3] = 1.0
     for level in range(levels):
         some = observed[observed["level"] == level]
@@ -171,16 +172,22 @@ def _fit_one(
 def _features(some: Observations, order: int, context_order: int) -> NDArray[np.float64]:
     """What the coefficients are multiplied with, in their order: [R, F]."""
     matched = np.minimum(some["matched"], max(0, order - 1))
+    log_odds = _log_odds(some)
     columns: list[NDArray[Any]] = []
     for length in range(max(1, order)):
         here = matched == length
-        columns += [here, here * some["log_p"], here * some["log_q"] * (length > 0)]
+        columns += [here, here * log_odds, here * some["log_q"] * (length > 0)]
     for length in range(1, context_order):
         here = some["context_length"] == length
         columns += [here, here * some["log_context"]]
     if context_order > 0:
         columns.append(some["is_opened"])
     return np.stack(columns, axis=1).astype(np.float64)
+
+
+def _log_odds(some: Observations) -> NDArray[np.float32]:
+    """Of the head's probabilities, as the search reads them."""
+    return np.log(scaled_odds(np.exp(some["log_p"])) + np.float32(_EPSILON))
 
 
 def _logistic(
@@ -207,30 +214,9 @@ def predicted(model: AcceptanceModel, observed: Observations) -> NDArray[np.floa
     lengths = model.coefficients.shape[1]
     matched = np.minimum(observed["matched"], lengths - 1)
     a, b, c = np.moveaxis(model.coefficients[level, matched].astype(np.float64), -1, 0)
-    z = a + b * observed["log_p"] + np.where(matched > 0, c * observed["log_q"], 0)
+    z = a + b * _log_odds(observed) + np.where(matched > 0, c * observed["log_q"], 0)
     if model.context is not None:
         length = np.minimum(observed["context_length"], model.context.shape[1] - 1)
         d, e, g = np.moveaxis(model.context[level, length].astype(np.float64), -1, 0)
         z += np.where(length > 0, d + e * observed["log_context"], 0) + g * observed["is_opened"]
     return 1 / (1 + np.exp(-np.clip(z, -30, 30)))
-
-
-def reliability(
-    model: AcceptanceModel, observed: Observations, edges: Sequence[float]
-) -> list[dict[str, float]]:
-    """Predicted and observed acceptance by bin of predicted probability."""
-    if model.context is None:
-        observed = observed[~observed["is_opened"]]
-    share = predicted(model, observed)
-    bins = []
-    for low, high in itertools.pairwise(edges):
-        inside = (share >= low) & (share < high)
-        if inside.any():
-            bins.append(
-                {
-                    "candidates": int(inside.sum()),
-                    "predicted": round(float(share[inside].mean()), 4),
-                    "observed": round(float(observed["is_accepted"][inside].mean()), 4),
-                }
-            )
-    return bins

@@ -18,7 +18,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from dart.train import corpus, pairs, synthetic
+from dart.train import corpus, pairs, score_cli, synthetic
 from dart.train.dataset import (
     Shard,
     encode,
@@ -97,8 +97,7 @@ def add_steps(parser: argparse.ArgumentParser) -> None:
         default=["synthetic", "short", "own"],
         help="what is counted: synthetic, short, long, plain, own",
     )
-    sub = step("calibrate", run_calibrate, "fit the acceptance models of head and n-grams")
-    sub.add_argument("--documents", type=int, default=600, help="held-out texts to fit and check")
+    score_cli.add_steps(step)
     sub = step("evaluate", run_evaluate, "measure how often answers parse, end and loop, and tau")
     sub.add_argument("--prompts", type=int, default=200, help="held-out prompts")
     sub = step("assets", run_assets, "write the model, prompts and model card into a folder")
@@ -298,58 +297,6 @@ def run_ngram(args: argparse.Namespace) -> int:
         "bytes": store.num_bytes,
     }
     (args.out / "ngram.json").write_text(json.dumps(report) + "\n", encoding="utf-8")
-    return 0
-
-
-def run_calibrate(args: argparse.Namespace) -> int:
-    """Write dart/acceptance.json, and calibration.json: how true it is on texts not fitted to."""
-    from dart.acceptance import save_acceptance
-    from dart.context_store import DEFAULT_ORDER
-    from dart.model.dart_model import DartModel
-    from dart.train.assets import held_out_prompts
-    from dart.train.calibrate import BINS, fit, observe, reliability
-
-    model = DartModel.from_pretrained(args.out / "target", args.out / "dart", args.out / "ngram")
-    head, store = model.dart_head, model.store
-    assert head is not None
-    assert store is not None
-    # Neither what the store has counted nor what the benchmark asks.
-    asked = held_out_prompts(
-        read_documents(args.out / "corpus" / "heldout.jsonl"), count=240, seed=args.seed
-    )
-    prompts = {tuple(model.encode(document.prompt)) for document in asked}
-    shard = load_shards(args.out / "own.npz")["heldout"]
-    texts = [
-        (shard.document(i).tolist(), int(shard.answers[i]))
-        for i in range(len(shard))
-        if int(shard.answers[i]) > 0
-    ]
-    texts = [text for text in texts if tuple(text[0][: text[1]]) not in prompts]
-    texts = texts[: args.documents]
-    cut = len(texts) * 4 // 5
-    fitted_on, checked_on = (
-        observe(
-            model.target,
-            head,
-            store,
-            tqdm(some, desc=name),
-            top_k=25,
-            context_order=DEFAULT_ORDER,
-        )
-        for name, some in (("fit", texts[:cut]), ("check", texts[cut:]))
-    )
-    models = fit(
-        fitted_on,
-        levels=head.config.draft_length + 1,
-        order=store.order,
-        context_order=DEFAULT_ORDER,
-    )
-    save_acceptance(args.out / "dart", models)
-    report = {
-        "documents": len(texts),
-        "bins": {name: reliability(model, checked_on, BINS) for name, model in models.items()},
-    }
-    (args.out / "calibration.json").write_text(json.dumps(report, indent=1) + "\n", "utf-8")
     return 0
 
 

@@ -129,10 +129,18 @@ def read_functions(path: Path, package: str) -> Iterator[Function]:
     """Yield the functions of one file that are short, whole, ASCII and not stubs."""
     try:
         text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return
+    yield from functions_in(text, package)
+
+
+def functions_in(text: str, package: str) -> Iterator[Function]:
+    """Yield the functions of a file's text that are short, whole, ASCII and not stubs."""
+    try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
-    except (OSError, UnicodeDecodeError, SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError):
         return
     lines = text.splitlines()
     stack: list[tuple[ast.AST, bool]] = [(tree, False)]

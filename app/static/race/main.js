@@ -252,6 +252,7 @@ function provenanceSentence({ settings, model, mode, created, versions, prompt_t
     ...sampling,
     settings.tree_size ? `${settings.tree_size} tree nodes` : "automatic tree size",
     ...(settings.ngram ? [`n-grams: ${settings.ngram}`] : []),
+    ...(settings.score ? [`score: ${settings.score}`] : []),
     `prompt of ${plural(length, "token")}`,
     `${model.name}, ${model.dtype}, ${model.device}`,
     `torch ${versions.torch}`,
