@@ -1,7 +1,11 @@
 """Types of the C++ module; arrays are C-contiguous and of exactly the dtype given."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
+
+from dart.progress import Progress
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -47,7 +51,16 @@ class NgramBuilder:
     def add(self, sequence: Ints) -> None: ...
     def write(self, path: str, *, exact: bool, bits: int) -> None: ...
 
-def import_trie(source: str, destination: str, *, exact: bool, bits: int) -> None: ...
+def import_trie(
+    source: str,
+    destination: str,
+    *,
+    exact: bool,
+    bits: int,
+    memory: int,
+    progress: Progress | None,
+    notice: Callable[[str], None],
+) -> None: ...
 def search_tree(
     topk_tokens: Ints,
     topk_probs: Floats,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NoReturn
 
 from dart.errors import ExtensionError
+from dart.progress import Progress
 
 
 def needs_extension(what: str) -> NoReturn:
@@ -23,6 +25,15 @@ class NgramBuilder:
         needs_extension("Building an n-gram store")
 
 
-def import_trie(source: str, destination: str, *, exact: bool, bits: int) -> None:
+def import_trie(
+    source: str,
+    destination: str,
+    *,
+    exact: bool,
+    bits: int,
+    memory: int,
+    progress: Progress | None,
+    notice: Callable[[str], None],
+) -> None:
     """Raise ExtensionError."""
     needs_extension("Importing a .trie file")
