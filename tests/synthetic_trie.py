@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from tests.reference.ngram import Counts
 ORDER = 3
 VOCABULARY = 1 << 17
 LENGTH = 1000  # tokens of a document, its end included
-NODES_PER_TOKEN = 0.9  # a little less than is found
+NODES_PER_TOKEN = 0.78  # a little less than is found at 5 GB; more in smaller files
 PIECE = 1 << 24  # windows counted at a time
 
 Longs = NDArray[np.int64]
@@ -41,8 +42,8 @@ def mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def draw_text(documents: int, length: int, seed: int) -> NDArray[np.int32]:
     """Documents as rows, int32 [documents, length], each ending with token 0.
 
-    A token follows from the two before it, from the one before it, or from nothing, a third each;
-    what follows is one of few, the first of them mostly.
+    A token follows from the two before it, from the one before it, or from nothing, by a quarter,
+    a quarter and a half; what follows is one of few, the first of them mostly.
     """
     random = np.random.default_rng(seed)
     cumulative = np.cumsum(1.0 / np.arange(2.0, VOCABULARY + 1) ** 1.05)
@@ -52,8 +53,8 @@ def draw_text(documents: int, length: int, seed: int) -> NDArray[np.int32]:
     columns = np.zeros((length, documents), np.int32)
     before = np.zeros((2, documents), np.uint64)
     for step in range(length - 1):
-        kind = random.integers(0, 3, documents)
-        choice = random.geometric(0.35, documents).astype(np.uint64)
+        kind = np.minimum(random.integers(0, 4, documents), 2)
+        choice = random.geometric(0.25, documents).astype(np.uint64)
         key = np.where(kind == 0, before[0] + before[1] * np.uint64(VOCABULARY), before[0])
         drawn = mix(key * np.uint64(64) + choice + np.uint64(1 << 60) * kind.astype(np.uint64))
         drawn = np.where(kind == 2, random.integers(0, 2**64, documents, np.uint64), drawn)
@@ -115,37 +116,34 @@ def count_piece(key: Longs, at: Longs) -> list[tuple[Longs, Longs, Longs, Longs]
 
 def write_trie(text: NDArray[np.int32], path: Path) -> int:
     """Count the text and write the file; its number of nodes."""
-    total = text.size
-    made = np.zeros(total, np.uint8)  # nodes whose first occurrence begins there
-    depths, firsts, parents, tokens, counts = [], [], [], [], []
-    for begin, end in ranges(text):
-        for depth, piece in enumerate(count_piece(*windows(text, begin, end)), start=1):
-            first, parent, token, count = piece
-            np.add.at(made, first, 1)
-            depths.append(np.full(len(first), depth, np.uint8))
-            firsts.append(first.astype(np.uint32))
-            parents.append(np.maximum(parent, 0).astype(np.uint32))
-            tokens.append(token.astype(np.int32))
-            counts.append(count.astype(np.int32))
-    column = np.arange(total, dtype=np.uint32) % np.uint32(text.shape[1])
-    deepest = np.minimum(ORDER, text.shape[1] - column).astype(np.uint8)
-    del column, text
-    # The deepest ones are new: depth d has the id of the position's last one, - deepest + d.
-    last = np.cumsum(made, dtype=np.uint32)
-    nodes = int(last[-1]) + 1
-    last -= deepest
-    del made, deepest
-    token_of = np.zeros(nodes, np.int32)
-    count_of = np.zeros(nodes, np.int32)
-    parent_of = np.zeros(nodes, np.uint32)
-    count_of[0] = total
-    while depths:
-        depth = depths.pop()
-        first, parent = firsts.pop(), parents.pop()
-        ids = last[first] + depth
-        token_of[ids] = tokens.pop()
-        count_of[ids] = counts.pop()
-        parent_of[ids] = np.where(depth == 1, 0, last[parent] + depth - np.uint8(1))
+    made = np.zeros(text.size, np.uint8)  # nodes whose first occurrence begins there
+    depths = []
+    with tempfile.TemporaryFile(dir=path.parent) as spool:
+        for begin, end in ranges(text):
+            for depth, piece in enumerate(count_piece(*windows(text, begin, end)), start=1):
+                depths.append(depth)
+                np.add.at(made, piece[0], 1)
+                for values in piece:
+                    np.save(spool, values.astype(np.int32))
+        spool.seek(0)
+        column = np.arange(text.size, dtype=np.uint32)
+        column %= np.uint32(text.shape[1])
+        deepest = np.minimum(ORDER, text.shape[1] - column).astype(np.uint8)
+        del column
+        # The deepest ones are new: depth d has the id of the position's last one, - deepest + d.
+        last = np.cumsum(made, dtype=np.uint32)
+        nodes = int(last[-1]) + 1
+        last -= deepest
+        del made, deepest
+        token_of, count_of = np.zeros(nodes, np.int32), np.zeros(nodes, np.int32)
+        parent_of = np.zeros(nodes, np.uint32)
+        count_of[0] = text.size
+        for depth in depths:
+            first, parent, token, count = (np.load(spool) for _ in range(4))
+            ids = last[first] + np.uint32(depth)
+            token_of[ids], count_of[ids] = token, count
+            if depth > 1:
+                parent_of[ids] = last[parent] + np.uint32(depth - 1)
     del last
     write_records(path, token_of, parent_of, count_of)
     return nodes
@@ -161,7 +159,9 @@ def write_records(
     children = np.arange(1, nodes, dtype=np.uint64)
     children *= np.uint64(scramble)
     children &= np.uint64(0xFFFFFFFF)
-    children |= parent[1:].astype(np.uint64) << np.uint64(32)
+    for begin in range(0, nodes - 1, PIECE):
+        upper = parent[1 + begin : 1 + begin + PIECE].astype(np.uint64) << np.uint64(32)
+        children[begin : begin + PIECE] |= upper
     children.sort()
     with path.open("wb") as file:
         file.write(np.array([ORDER, nodes], "<u8").tobytes())

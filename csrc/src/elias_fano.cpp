@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <span>
-#include <utility>
 
 #include "dart/bit_select.h"
 
@@ -143,31 +141,39 @@ bool EliasFano::is_consistent(bool is_strict) const {
   return true;
 }
 
-EliasFanoEncoder::EliasFanoEncoder(const EliasFanoLayout& layout)
-    : layout_(layout), words_(layout.words, 0) {}
+EliasFanoEncoder::EliasFanoEncoder(const EliasFanoLayout& layout, WritableBytes& bytes,
+                                   std::uint64_t offset)
+    : layout_(layout),
+      high_(bytes, offset, layout.one_hints),
+      one_hints_(bytes, offset + 8 * layout.one_hints, hint_count(layout.count), layout.hint_width),
+      zero_hints_(bytes, offset + 8 * layout.zero_hints,
+                  layout.zero_hints == layout.low ? 0 : hint_count(layout.buckets),
+                  layout.hint_width),
+      low_(bytes, offset + 8 * layout.low, layout.count, layout.low_width) {
+  if (layout.zero_hints == layout.low) next_hint_ = layout.buckets;
+}
 
 void EliasFanoEncoder::add(std::uint64_t value) {
-  const std::uint64_t place = (value >> layout_.low_width) + added_;
-  words_[place / 64] |= std::uint64_t{1} << (place % 64);
-  const std::uint64_t mask = (std::uint64_t{1} << layout_.low_width) - 1;
-  pack(std::span(words_).subspan(layout_.low), layout_.low_width, added_, value & mask);
+  const std::uint64_t bucket = value >> layout_.low_width;
+  const std::uint64_t place = bucket + added_;
+  end_buckets(bucket);
+  if (added_ % kHintSpacing == 0) one_hints_.add(place);
+  high_.set(place / 64, std::uint64_t{1} << (place % 64));
+  low_.add(value & ((std::uint64_t{1} << layout_.low_width) - 1));
   ++added_;
 }
 
-std::vector<std::uint64_t> EliasFanoEncoder::finish() {
-  const bool has_zero_hints = layout_.zero_hints != layout_.low;
-  const auto one_hints = std::span(words_).subspan(layout_.one_hints);
-  const auto zero_hints = std::span(words_).subspan(layout_.zero_hints);
-  std::uint64_t ones = 0;
-  for (std::uint64_t place = 0; place < layout_.high_bits; ++place) {
-    const bool is_one = ((words_[place / 64] >> (place % 64)) & 1U) != 0;
-    const std::uint64_t number = is_one ? ones : place - ones;
-    if (number % kHintSpacing == 0 && (is_one || has_zero_hints)) {
-      pack(is_one ? one_hints : zero_hints, layout_.hint_width, number / kHintSpacing, place);
-    }
-    ones += is_one ? 1 : 0;
-  }
-  return std::move(words_);
+// The zeros before that of `bucket`: zero z comes after z others and the ones added so far.
+void EliasFanoEncoder::end_buckets(std::uint64_t bucket) {
+  for (; next_hint_ < bucket; next_hint_ += kHintSpacing) zero_hints_.add(next_hint_ + added_);
+}
+
+void EliasFanoEncoder::finish() {
+  end_buckets(layout_.buckets);
+  high_.finish();
+  one_hints_.finish();
+  zero_hints_.finish();
+  low_.finish();
 }
 
 }  // namespace dart

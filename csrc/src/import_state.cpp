@@ -1,5 +1,6 @@
 #include "dart/import_state.h"
 
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <span>
@@ -10,19 +11,21 @@
 namespace dart {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr const char* kTitle = "dart import 1";  // another number where the steps change
 
 void write(std::ostream& out, const Runs& runs) {
   out << runs.count << ' ' << runs.files.size() << '\n';
-  for (const std::string& file : runs.files) out << file << '\n';
+  for (const std::string& file : runs.files) out << fs::path(file).filename().string() << '\n';
 }
 
-void read(std::istream& in, Runs& runs) {
+void read(std::istream& in, const fs::path& folder, Runs& runs) {
   std::size_t files = 0;
   in >> runs.count >> files;
   in.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
   for (std::string file; runs.files.size() < files && std::getline(in, file);) {
-    runs.files.push_back(file);
+    runs.files.push_back((folder / file).string());
   }
 }
 
@@ -30,13 +33,14 @@ void read(std::istream& in, Runs& runs) {
 
 std::optional<ImportState> ImportState::load(const std::string& path) {
   std::ifstream in(path);
+  const fs::path folder = fs::path(path).parent_path();
   ImportState state;
   std::string title;
   if (!std::getline(in, title) || title != kTitle || !std::getline(in, state.source)) return {};
   in >> state.depth >> state.is_read >> state.root_count >> state.nodes >> state.reached;
-  read(in, state.places);
-  read(in, state.children);
-  read(in, state.counts);
+  read(in, folder, state.places);
+  read(in, folder, state.children);
+  read(in, folder, state.counts);
   std::string end;
   if (!(in >> end) || end != "end") return {};
   return state;

@@ -1,78 +1,55 @@
 #include "dart/ngram_encoder.h"
 
 #include <algorithm>
-#include <cstring>
+#include <optional>
 #include <stdexcept>
-#include <unordered_set>
 #include <utility>
+#include <vector>
 
-#include "dart/bit_packed.h"
-#include "dart/level_files.h"
 #include "dart/quantiser.h"
-#include "dart/temporary_file.h"
 
 namespace dart {
 namespace {
 
-using Bytes = std::span<const std::byte>;
+// Of the memory, what is not the remapper's: a quantiser, windows of readers and writers.
+constexpr std::size_t kOtherMemory = std::size_t{32} << 20;
 
-// Calls `visit` with the nodes begin .. end of each run of siblings that is not empty.
-template <typename Visit>
-void for_each_run(std::span<const NodeId> parents, const Visit& visit) {
-  for (std::size_t parent = 0; parent + 1 < parents.size(); ++parent) {
-    const NodeId begin = parents[parent];
-    const NodeId end = parents[parent + 1];
-    if (begin < end) visit(parent, begin, end);
-  }
+void require(bool condition, const char* problem) {
+  if (!condition) throw std::invalid_argument(problem);
 }
 
-// What a level's tokens section has to count up to; `code` gives the code of a node.
+// The values of a tokens section. `Code` is of tokens or of remapped ones.
 template <typename Code>
-std::uint64_t universe_of(std::span<const NodeId> parents, const Code& code) {
-  std::uint64_t universe = 0;
-  for_each_run(parents, [&](std::size_t, NodeId, NodeId end) {
-    universe = std::min(universe + std::uint64_t{code(end - 1)} + 1, kMaxUniverse + 1);
-  });
-  return universe;
-}
-
-template <typename Code>
-std::vector<std::uint64_t> encode_tokens(std::span<const NodeId> parents,
-                                         const EliasFanoLayout& layout, const Code& code) {
-  EliasFanoEncoder encoder(layout);
+void write_tokens(const Column<NodeId>& parents, const Column<Code>& column,
+                  EliasFanoEncoder& encoder, Pulse& pulse) {
+  ColumnReader<Code> codes(column);
   std::uint64_t base = 0;
-  for_each_run(parents, [&](std::size_t, NodeId begin, NodeId end) {
-    for (NodeId node = begin; node < end; ++node) encoder.add(base + code(node));
-    base += std::uint64_t{code(end - 1)} + 1;
+  for_each_run(parents, [&](std::uint64_t, NodeId begin, NodeId end) {
+    pulse.at(begin);
+    std::uint64_t value = 0;
+    for (NodeId node = begin; node < end; ++node) {
+      value = base + static_cast<std::uint64_t>(codes[node]);
+      encoder.add(value);
+    }
+    base = value + 1;
   });
-  return encoder.finish();
+  encoder.finish();
 }
 
-// The words of a values section; `code` gives a node's index into the codebook.
-template <typename Value, typename Code>
-std::vector<std::uint64_t> encode_values(const std::vector<Value>& codebook,
-                                         const ValuesLayout& layout, std::uint64_t nodes,
-                                         const Code& code) {
-  std::vector<std::uint64_t> words(layout.words, 0);
-  if (!codebook.empty()) {
-    std::memcpy(words.data(), codebook.data(), codebook.size() * sizeof(Value));
+void write_children(const Column<NodeId>& column, EliasFanoEncoder& encoder, Pulse& pulse) {
+  ColumnReader<NodeId> children(column);
+  for (NodeId node = 0; node + 1 < children.size(); ++node) {
+    pulse.at(node);
+    encoder.add(children[node + 1]);
   }
-  const auto codes = std::span(words).subspan(layout.codebook_words);
-  for (NodeId node = 0; node < nodes; ++node) pack(codes, layout.code_width, node, code(node));
-  return words;
-}
-
-FileHeader encode(const StoreData& data, ValueCoding coding, StoreEncoder::Append append) {
-  StoreEncoder encoder(static_cast<int>(data.levels.size()), data.root_count, coding,
-                       std::move(append));
-  for (const LevelData& level : data.levels) encoder.add_level(level);
-  return encoder.finish();
+  encoder.finish();
 }
 
 }  // namespace
 
-StoreEncoder::StoreEncoder(int order, std::int64_t root_count, ValueCoding coding, Append append)
-    : coding_(coding), append_(std::move(append)) {
+StoreEncoder::StoreEncoder(int order, std::int64_t root_count, ValueCoding coding,
+                           WritableBytes& bytes, std::string scratch, EncodeLimits limits)
+    : coding_(coding), bytes_(bytes), scratch_(std::move(scratch)), limits_(std::move(limits)) {
   if (order < 1 || order > kMaxOrder) throw std::invalid_argument("a store has 1 to 8 levels");
   if (coding.kind == ValueKind::kQuantised) (void)Quantiser(coding.bits);  // checks the bits
   std::copy(std::begin(kMagic), std::end(kMagic), header_.magic);
@@ -81,212 +58,191 @@ StoreEncoder::StoreEncoder(int order, std::int64_t root_count, ValueCoding codin
   header_.order = static_cast<std::uint32_t>(order);
   header_.value_kind = coding.kind;
   header_.root_count = root_count;
-  append_(std::vector<std::byte>(sizeof(FileHeader)));
+  header_.file_bytes = sizeof(FileHeader);
 }
 
-void StoreEncoder::add_level(const LevelView& level) {
-  check(level);
+void StoreEncoder::restore(const State& state, const LevelColumns& two_before,
+                           const LevelColumns& before) {
+  header_ = state.header;
+  depth_ = state.depth;
+  two_before_ = two_before;
+  before_ = before;
+  root_children_[1] = header_.levels[0].node_count;
+  if (depth_ > 1 && !is_last()) suffixes_ = Column<NodeId>(suffixes_path());
+}
+
+void StoreEncoder::add_level(const LevelColumns& level) {
+  check_sizes(level);
   ++depth_;
-  LevelRecord& record = header_.levels[depth_ - 1];
-  if (depth_ == 1) {
-    record.node_count = level.tokens.size();
-    root_children_[1] = record.node_count;
+  const std::uint64_t nodes = level.tokens.size();
+  if (depth_ == 1) root_children_[1] = nodes;
+  record().node_count = nodes;
+  LevelPulse progress(limits_.progress, static_cast<int>(depth_), nodes,
+                      2 + (depth_ > 1 ? 1 : 0) + (is_last() ? 0 : 2));
+
+  std::optional<Remapper> remapped;
+  const std::unique_ptr<ValuesEncoder> values = values_of(level);
+  run_both(
+      progress, nodes,
+      [&](LevelPulse& pulse) {
+        if (!is_last()) {
+          check_children(level, pulse);
+          pulse.end_pass();
+        }
+        check_tokens(level, pulse);
+        pulse.end_pass();
+        if (depth_ == 1) return;
+        remapped.emplace(remap(level, pulse));
+        pulse.end_pass();
+      },
+      [&](Pulse& pulse) { record().codebook_size = values->choose(pulse); });
+
+  if (remapped && remapped->is_closed() && remapped->universe() < record().token_universe) {
+    record().is_remapped = 1;
+    record().token_universe = remapped->universe();
   }
-  const bool is_last = depth_ == static_cast<int>(header_.order);
-  if (!is_last) header_.levels[depth_].node_count = level.children.back();
-  for (const Token token : level.tokens) {
-    header_.vocab_size = std::max(header_.vocab_size, static_cast<std::uint64_t>(token) + 1);
-  }
-  append_tokens(level, depth_ == 1 ? std::vector<std::uint32_t>{} : remap(level));
-  if (!is_last) append_children(level);
-  if (coding_.kind == ValueKind::kExact) {
-    append_counts(level);
-  } else {
-    append_probabilities(level);
-  }
+  require(record().token_universe <= kMaxUniverse,
+          "there are too many n-grams of tokens with large numbers");
+  write_sections(level, remapped ? remapped->codes() : Column<std::uint32_t>(), *values, progress);
+
+  if (remapped) suffix_scratch_ = std::move(remapped->suffixes());
+  suffixes_ = suffix_scratch_.column();
   two_before_ = before_;
   before_ = level;
 }
 
-FileHeader StoreEncoder::finish() {
-  if (depth_ != static_cast<int>(header_.order)) throw std::logic_error("levels are missing");
-  lay_out(header_);
-  header_.header_checksum = header_checksum(header_);
-  return header_;
+void StoreEncoder::write_sections(const LevelColumns& level, const Column<std::uint32_t>& codes,
+                                  ValuesEncoder& values, LevelPulse& progress) {
+  const auto depth = static_cast<int>(depth_);
+  const EliasFanoLayout tokens = tokens_layout(header_, depth);
+  const EliasFanoLayout children = is_last() ? EliasFanoLayout() : children_layout(header_, depth);
+  const ValuesLayout values_words = values_layout(header_, depth);
+  const std::uint64_t tokens_at = header_.file_bytes;
+  const std::uint64_t children_at = tokens_at + 8 * tokens.words;
+  const std::uint64_t values_at = children_at + 8 * children.words;
+  bytes_.resize(tokens_at);  // what is gained anew are zeros
+  header_.file_bytes = values_at + 8 * values_words.words;
+  bytes_.resize(header_.file_bytes);
+  run_both(
+      progress, level.tokens.size(),
+      [&](LevelPulse& pulse) {
+        EliasFanoEncoder encoder(tokens, bytes_, tokens_at);
+        if (record().is_remapped != 0) {
+          write_tokens(parents(), codes, encoder, pulse);
+        } else {
+          write_tokens(parents(), level.tokens, encoder, pulse);
+        }
+        record().tokens_checksum = checksum_at(tokens_at, tokens.words, pulse);
+        pulse.end_pass();
+        if (is_last()) return;
+        EliasFanoEncoder ends(children, bytes_, children_at);
+        write_children(level.children, ends, pulse);
+        record().children_checksum = checksum_at(children_at, children.words, pulse);
+        pulse.end_pass();
+      },
+      [&](Pulse& pulse) {
+        values.write(bytes_, values_at, values_words, pulse);
+        record().values_checksum = checksum_at(values_at, values_words.words, pulse);
+      });
 }
 
-void StoreEncoder::check(const LevelView& level) const {
-  const auto require = [](bool condition, const char* problem) {
-    if (!condition) throw std::invalid_argument(problem);
-  };
-  require(depth_ < static_cast<int>(header_.order), "there are more levels than the order");
-  const std::size_t nodes = level.tokens.size();
-  const bool is_last = depth_ + 1 == static_cast<int>(header_.order);
-  require(nodes <= kMaxLevelNodes && level.counts.size() == nodes &&
-              level.children.size() == (is_last ? 0 : nodes + 1) &&
-              (depth_ == 0 || before_.children.back() == nodes),
-          "level arrays do not fit each other");
-  require(std::is_sorted(level.children.begin(), level.children.end()) &&
-              (is_last || level.children.front() == 0),
-          "children are not in the order of their parents");
-  const NodeId whole[2] = {0, nodes};
-  for_each_run(depth_ == 0 ? std::span<const NodeId>(whole) : before_.children,
-               [&](std::size_t, NodeId begin, NodeId end) {
-                 Token previous = -1;
-                 for (NodeId node = begin; node < end; ++node) {
-                   require(level.tokens[node] > previous, "siblings are not sorted by token");
-                   previous = level.tokens[node];
-                 }
-               });
+void StoreEncoder::finish() {
+  if (!is_last()) throw std::logic_error("levels are missing");
+  lay_out(header_);
+  header_.header_checksum = header_checksum(header_);
+  bytes_.write_at(0, std::as_bytes(std::span<const FileHeader>(&header_, 1)));
 }
 
 // The `children` array by which the nodes of the level at hand are grouped.
-std::span<const NodeId> StoreEncoder::parents() const {
-  return depth_ == 1 ? std::span<const NodeId>(root_children_) : before_.children;
+Column<NodeId> StoreEncoder::parents() const {
+  return depth_ == 1 ? Column<NodeId>(std::span<const NodeId>(root_children_)) : before_.children;
 }
 
-// For each node the place of its token among the children of its context's suffix; empty where one
-// has no such place. Notes where the suffixes of the nodes are, for the next level.
-std::vector<std::uint32_t> StoreEncoder::remap(const LevelView& level) {
+std::string StoreEncoder::suffixes_path() const {
+  return scratch(depth_ % 2 == 0 ? "suffixes-0" : "suffixes-1");
+}
+
+std::unique_ptr<ValuesEncoder> StoreEncoder::values_of(const LevelColumns& level) const {
+  if (coding_.kind == ValueKind::kExact) return exact_values(level.counts);
+  if (depth_ == 1) return no_values();  // no score uses what has no context
+  return quantised_values(coding_.bits, level.counts, before_.counts, before_.children);
+}
+
+void StoreEncoder::check_sizes(const LevelColumns& level) const {
+  require(!is_last(), "there are more levels than the order");
+  const std::uint64_t nodes = level.tokens.size();
+  const bool has_children = depth_ + 1 < header_.order;
+  require(nodes <= kMaxLevelNodes && level.counts.size() == nodes &&
+              level.children.size() == (has_children ? nodes + 1 : 0) &&
+              (depth_ == 0 || header_.levels[depth_].node_count == nodes),
+          "level arrays do not fit each other");
+}
+
+// Notes how many nodes come next.
+void StoreEncoder::check_children(const LevelColumns& level, Pulse& pulse) {
+  const char* const problem = "children are not in the order of their parents";
+  ColumnReader<NodeId> children(level.children);
+  require(children[0] == 0, problem);
+  NodeId previous = 0;
+  for (NodeId node = 0; node < children.size(); ++node) {
+    pulse.at(node);
+    const NodeId end = children[node];
+    require(end >= previous, problem);
+    previous = end;
+  }
+  header_.levels[depth_].node_count = previous;
+}
+
+// Notes what the tokens count up to.
+void StoreEncoder::check_tokens(const LevelColumns& level, Pulse& pulse) {
+  ColumnReader<Token> tokens(level.tokens);
+  Token largest = -1;
+  std::uint64_t universe = 0;
+  for_each_run(parents(), [&](std::uint64_t, NodeId begin, NodeId end) {
+    pulse.at(begin);
+    Token previous = -1;
+    for (NodeId node = begin; node < end; ++node) {
+      const Token token = tokens[node];
+      require(token > previous, "siblings are not sorted by token");
+      previous = token;
+    }
+    largest = std::max(largest, previous);
+    universe = std::min(universe + static_cast<std::uint64_t>(previous) + 1, kMaxUniverse + 1);
+  });
+  header_.vocab_size = std::max(header_.vocab_size, static_cast<std::uint64_t>(largest) + 1);
+  record().token_universe = universe;
+}
+
+Remapper StoreEncoder::remap(const LevelColumns& level, Pulse& pulse) const {
   // Contexts of one token have the root as their suffix.
-  const std::span<const NodeId> starts =
-      depth_ == 2 ? std::span<const NodeId>(root_children_) : two_before_.children;
-  if (depth_ == 2) suffixes_.assign(before_.tokens.size(), 0);
-  const bool is_last = depth_ == static_cast<int>(header_.order);
-  std::vector<NodeId> next_suffixes(is_last ? 0 : level.tokens.size(), kNoNode);
-  std::vector<std::uint32_t> codes(level.tokens.size());
-  bool is_closed = true;
-  for_each_run(before_.children, [&](std::size_t parent, NodeId begin, NodeId end) {
-    const NodeId suffix = suffixes_[parent];
-    if (suffix == kNoNode) {
-      is_closed = false;
-      return;
-    }
-    const auto first = before_.tokens.begin() + static_cast<std::ptrdiff_t>(starts[suffix]);
-    const auto last = before_.tokens.begin() + static_cast<std::ptrdiff_t>(starts[suffix + 1]);
-    auto at = first;
-    for (NodeId node = begin; node < end; ++node) {
-      at = std::lower_bound(at, last, level.tokens[node]);
-      if (at == last || *at != level.tokens[node]) {
-        is_closed = false;
-        continue;
-      }
-      codes[node] = static_cast<std::uint32_t>(at - first);
-      if (!is_last) next_suffixes[node] = static_cast<NodeId>(at - before_.tokens.begin());
-    }
+  const bool is_of_root = depth_ == 2;
+  const Column<NodeId> starts =
+      is_of_root ? Column<NodeId>(std::span<const NodeId>(root_children_)) : two_before_.children;
+  const std::size_t memory = limits_.memory_bytes - std::min(limits_.memory_bytes, kOtherMemory);
+  Remapper remapper(starts, before_.tokens, memory, level.tokens.size(), scratch("codes"),
+                    suffixes_path(), !is_last());
+  ColumnReader<Token> tokens(level.tokens);
+  ColumnReader<NodeId> suffixes(suffixes_);
+  for_each_run(before_.children, [&](std::uint64_t parent, NodeId begin, NodeId end) {
+    pulse.at(begin);
+    remapper.add(is_of_root ? 0 : suffixes[parent], tokens, begin, end);
   });
-  suffixes_.swap(next_suffixes);
-  if (!is_closed) codes.clear();
-  return codes;
+  remapper.finish();
+  return remapper;
 }
 
-void StoreEncoder::append_tokens(const LevelView& level,
-                                 const std::vector<std::uint32_t>& remapped) {
-  const auto plain_code = [&](NodeId node) {
-    return static_cast<std::uint32_t>(level.tokens[node]);
-  };
-  const auto remapped_code = [&](NodeId node) { return remapped[node]; };
-  LevelRecord& record = header_.levels[depth_ - 1];
-  record.token_universe = universe_of(parents(), plain_code);
-  if (!remapped.empty()) {
-    const std::uint64_t universe = universe_of(parents(), remapped_code);
-    record.is_remapped = universe < record.token_universe ? 1 : 0;
-    if (record.is_remapped != 0) record.token_universe = universe;
+std::uint64_t StoreEncoder::checksum_at(std::uint64_t offset, std::uint64_t words,
+                                        Pulse& pulse) const {
+  constexpr std::uint64_t kBlock = std::uint64_t{1} << 18;
+  Checksum sum(8 * words);
+  std::vector<std::byte> block;
+  for (const std::uint64_t end = offset + 8 * words; offset < end; offset += block.size()) {
+    pulse.wait();
+    block.resize(static_cast<std::size_t>(std::min(kBlock, end - offset)));
+    bytes_.read_at(offset, block);
+    sum.add(block);
   }
-  if (record.token_universe > kMaxUniverse) {
-    throw std::invalid_argument("there are too many n-grams of tokens with large numbers");
-  }
-  const EliasFanoLayout layout = tokens_layout(header_, depth_);
-  record.tokens_checksum =
-      append_words(record.is_remapped != 0 ? encode_tokens(parents(), layout, remapped_code)
-                                           : encode_tokens(parents(), layout, plain_code));
-}
-
-void StoreEncoder::append_children(const LevelView& level) {
-  EliasFanoEncoder encoder(children_layout(header_, depth_));
-  for (const NodeId end : level.children.subspan(1)) encoder.add(end);
-  header_.levels[depth_ - 1].children_checksum = append_words(encoder.finish());
-}
-
-void StoreEncoder::append_counts(const LevelView& level) {
-  const std::unordered_set<Count> distinct(level.counts.begin(), level.counts.end());
-  std::vector<Count> codebook(distinct.begin(), distinct.end());
-  std::sort(codebook.begin(), codebook.end());
-  if (codebook.size() > kMaxCodebook) throw std::invalid_argument("there are too many counts");
-  LevelRecord& record = header_.levels[depth_ - 1];
-  record.codebook_size = codebook.size();
-  record.values_checksum = append_words(encode_values(
-      codebook, values_layout(header_, depth_), level.counts.size(), [&](NodeId node) {
-        const auto at = std::lower_bound(codebook.begin(), codebook.end(), level.counts[node]);
-        return static_cast<std::uint64_t>(at - codebook.begin());
-      }));
-}
-
-void StoreEncoder::append_probabilities(const LevelView& level) {
-  LevelRecord& record = header_.levels[depth_ - 1];
-  if (depth_ == 1) {  // no score uses what has no context
-    record.values_checksum = append_words({});
-    return;
-  }
-  const auto probability = [&](std::size_t parent, NodeId node) {
-    const Count whole = before_.counts[parent];
-    if (whole == 0) return 0.0F;
-    return std::min(static_cast<float>(level.counts[node]) * (1.0F / static_cast<float>(whole)),
-                    1.0F);
-  };
-  Quantiser quantiser(coding_.bits);
-  for_each_run(parents(), [&](std::size_t parent, NodeId begin, NodeId end) {
-    for (NodeId node = begin; node < end; ++node) {
-      quantiser.add(probability(parent, node), level.counts[node]);
-    }
-  });
-  const std::vector<float> codebook = quantiser.choose();
-  record.codebook_size = codebook.size();
-  std::size_t parent = 0;
-  record.values_checksum = append_words(encode_values(
-      codebook, values_layout(header_, depth_), level.counts.size(), [&](NodeId node) {
-        while (before_.children[parent + 1] <= node) ++parent;
-        return std::uint64_t{quantiser.code(probability(parent, node))};
-      }));
-}
-
-std::uint64_t StoreEncoder::append_words(std::span<const std::uint64_t> words) {
-  append_(std::as_bytes(words));
-  return checksum(std::as_bytes(words));
-}
-
-void write_store(const StoreData& data, const std::string& path, ValueCoding coding) {
-  TemporaryFile file(path);
-  const FileHeader header = encode(data, coding, [&file](Bytes bytes) { file.append(bytes); });
-  file.overwrite_start(std::as_bytes(std::span<const FileHeader>(&header, 1)));
-  file.commit();
-}
-
-void write_store_from_levels(const std::string& prefix, int order, std::int64_t root_count,
-                             const std::string& destination, ValueCoding coding,
-                             const EncodeLimits& limits) {
-  TemporaryFile file(destination);
-  StoreEncoder encoder(order, root_count, coding, [&file](Bytes bytes) { file.append(bytes); });
-  std::vector<LevelFiles> levels;
-  for (int depth = 1; depth <= order; ++depth) {
-    levels.emplace_back(prefix + std::to_string(depth), depth == order);
-    const LevelView view = levels.back().view();
-    if (limits.progress) limits.progress(depth, 0, view.tokens.size());
-    encoder.add_level(view);
-    for (const LevelFiles& level : levels) level.release();
-  }
-  const FileHeader header = encoder.finish();
-  file.overwrite_start(std::as_bytes(std::span<const FileHeader>(&header, 1)));
-  file.commit();
-}
-
-std::vector<std::byte> serialize_store(const StoreData& data, ValueCoding coding) {
-  std::vector<std::byte> image;
-  const FileHeader header = encode(data, coding, [&image](Bytes bytes) {
-    image.insert(image.end(), bytes.begin(), bytes.end());
-  });
-  std::memcpy(image.data(), &header, sizeof(header));
-  return image;
+  return sum.value();
 }
 
 }  // namespace dart

@@ -4,15 +4,21 @@
 
 namespace dart {
 
-std::uint64_t checksum(std::span<const std::byte> bytes) {
-  std::uint64_t state = 0x243F6A8885A308D3ULL ^ bytes.size();
+void Checksum::add(std::span<const std::byte> bytes) {
+  std::uint64_t state = state_;
   for (std::size_t at = 0; at < bytes.size(); at += 8) {
     std::uint64_t word = 0;
     std::memcpy(&word, bytes.data() + at, 8);
     state = (state ^ word) * 0x9E3779B97F4A7C15ULL;
     state ^= state >> 29;
   }
-  return state;
+  state_ = state;
+}
+
+std::uint64_t checksum(std::span<const std::byte> bytes) {
+  Checksum sum(bytes.size());
+  sum.add(bytes);
+  return sum.value();
 }
 
 std::uint64_t header_checksum(FileHeader header) {

@@ -34,7 +34,7 @@ class Partition {
     costs_.assign(points + 1, std::numeric_limits<double>::infinity());
     costs_[0] = 0;
     next_costs_.resize(points + 1);
-    starts_.assign(runs, std::vector<std::uint32_t>(points + 1, 0));
+    starts_.assign(runs, std::vector<std::uint16_t>(points + 1, 0));
     for (std::size_t run = 0; run < runs; ++run) {
       std::fill(next_costs_.begin(), next_costs_.end(), std::numeric_limits<double>::infinity());
       extend(starts_[run], run + 1, points, run, points - 1);
@@ -65,7 +65,7 @@ class Partition {
 
   // Where the last run before each of the ends low .. high starts, knowing that it is in
   // first .. last: the later the end, the later the start, so halving the ends halves the starts.
-  void extend(std::vector<std::uint32_t>& starts, std::size_t low, std::size_t high,
+  void extend(std::vector<std::uint16_t>& starts, std::size_t low, std::size_t high,
               std::size_t first, std::size_t last) {
     if (low > high) return;
     const std::size_t end = low + (high - low) / 2;
@@ -79,7 +79,7 @@ class Partition {
       }
     }
     next_costs_[end] = best;
-    starts[end] = static_cast<std::uint32_t>(start);
+    starts[end] = static_cast<std::uint16_t>(start);
     if (end > low) extend(starts, low, end - 1, first, start);
     extend(starts, end + 1, high, start, last);
   }
@@ -87,7 +87,7 @@ class Partition {
   std::vector<Sums> sums_;
   std::vector<double> costs_;  // of the first points, up to each, in the runs so far
   std::vector<double> next_costs_;
-  std::vector<std::vector<std::uint32_t>> starts_;
+  std::vector<std::vector<std::uint16_t>> starts_;
 };
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -99,7 +101,8 @@ std::string identity(const std::string& path) {
 #else
   const timespec& changed = status.st_mtim;
 #endif
-  std::string name = path;
+  std::error_code ignored;
+  std::string name = std::filesystem::weakly_canonical(path, ignored).string();
   std::replace(name.begin(), name.end(), '\n', ' ');
   return name + " " + std::to_string(status.st_size) + " " + std::to_string(changed.tv_sec) + "." +
          std::to_string(changed.tv_nsec);
@@ -165,6 +168,21 @@ void levels_on_disk(TrieReader& trie, const WorkFolder& folder, ImportState& sta
   }
 }
 
+void encode(const WorkFolder& folder, int order, const ImportState& state,
+            const std::string& destination, ValueCoding coding, std::uint64_t memory_bytes,
+            const ImportMeter& meter) {
+  int level = 0;
+  std::uint64_t before = 0;
+  std::uint64_t nodes_of_level = 0;
+  const auto progress = [&](int depth, std::uint64_t done, std::uint64_t nodes) {
+    if (depth != level) before += std::exchange(nodes_of_level, nodes);
+    level = depth;
+    meter.encoding(depth, before, done);
+  };
+  write_store_from_levels(LevelStorage(folder / "").level_prefix(), order, state.root_count,
+                          destination, coding, {static_cast<std::size_t>(memory_bytes), progress});
+}
+
 }  // namespace
 
 StoreData parse_trie(std::span<const std::byte> bytes, const std::string& name, bool has_wide_ids) {
@@ -187,22 +205,17 @@ void import_trie(const std::string& source, const std::string& destination, Valu
   WorkFolder folder(destination + ".import");
   ImportState state = take_up(folder, source, limits);
   check_space(folder, trie, destination);
-  if (needs_wide_ids(trie)) {
-    levels_on_disk<std::uint64_t>(trie, folder, state, limits.memory_bytes, meter);
-  } else {
-    levels_on_disk<std::uint32_t>(trie, folder, state, limits.memory_bytes, meter);
+  try {
+    if (needs_wide_ids(trie)) {
+      levels_on_disk<std::uint64_t>(trie, folder, state, limits.memory_bytes, meter);
+    } else {
+      levels_on_disk<std::uint32_t>(trie, folder, state, limits.memory_bytes, meter);
+    }
+    encode(folder, trie.order(), state, destination, coding, limits.memory_bytes, meter);
+  } catch (const FormatError&) {
+    folder.remove();  // it would go wrong again
+    throw;
   }
-  int level = 0;
-  std::uint64_t before = 0;
-  std::uint64_t nodes_of_level = 0;
-  const auto encoded = [&](int depth, std::uint64_t done, std::uint64_t nodes) {
-    if (depth != level) before += std::exchange(nodes_of_level, nodes);
-    level = depth;
-    meter.encoding(depth, before, done);
-  };
-  write_store_from_levels(LevelStorage(folder / "").level_prefix(), trie.order(), state.root_count,
-                          destination, coding,
-                          {static_cast<std::size_t>(limits.memory_bytes), encoded});
   folder.remove();
 }
 

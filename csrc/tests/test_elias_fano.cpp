@@ -16,10 +16,14 @@ namespace {
 using Values = std::vector<std::uint64_t>;
 
 Values encode(const EliasFanoLayout& layout, const Values& values) {
-  EliasFanoEncoder encoder(layout);
+  constexpr std::uint64_t kOffset = 24;
+  dart::MemoryBytes bytes;
+  bytes.resize(kOffset + 8 * layout.words);
+  EliasFanoEncoder encoder(layout, bytes, kOffset);
   for (const std::uint64_t value : values) encoder.add(value);
-  Values words = encoder.finish();
-  CHECK(words.size() == layout.words);
+  encoder.finish();
+  Values words(layout.words);
+  bytes.read_at(kOffset, std::as_writable_bytes(std::span(words)));
   return words;
 }
 

@@ -9,6 +9,7 @@
 #include "dart/errors.h"
 #include "dart/external_sort.h"
 #include "dart/level_files.h"
+#include "folder.h"
 
 namespace {
 
@@ -18,20 +19,6 @@ struct Pair {
   std::uint32_t key;
   std::uint32_t value;
   bool operator<(const Pair& other) const { return key < other.key; }
-};
-
-class Folder {
- public:
-  Folder()
-      : path_(fs::temp_directory_path() / ("dart-sort-" + std::to_string(std::random_device{}()))) {
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  bool is_empty() const { return fs::is_empty(path_); }
-
- private:
-  fs::path path_;
 };
 
 // Equals std::sort, with everything in memory, with some runs, and with more runs than are merged
@@ -53,7 +40,7 @@ void test_sorts(const Folder& folder) {
       }
       std::sort(expected.begin(), expected.end());
       CHECK(found == expected);
-      CHECK(folder.is_empty());
+      CHECK(folder.files() == 0);
     }
   }
 }
@@ -77,7 +64,7 @@ void test_persists(const Folder& folder) {
     CHECK(next == 100);
   }
   for (const std::string& run : runs) CHECK(fs::remove(run));
-  CHECK(folder.is_empty());
+  CHECK(folder.files() == 0);
 }
 
 // Whoever waits for the thread can stop, and nothing stays behind.
@@ -93,7 +80,7 @@ void test_interrupts(const Folder& folder) {
   } catch (const Stop&) {
     has_stopped = true;
   }
-  CHECK(has_stopped && folder.is_empty());
+  CHECK(has_stopped && folder.files() == 0);
 }
 
 void write(const std::string& path, const std::vector<Pair>& records) {

@@ -1,10 +1,10 @@
 #include <cmath>
-#include <map>
 #include <random>
 #include <stdexcept>
 #include <vector>
 
 #include "check.h"
+#include "counts.h"
 #include "dart/ngram_encoder.h"
 #include "dart/ngram_store.h"
 
@@ -12,59 +12,14 @@ using dart::Count;
 using dart::NgramStore;
 using dart::Token;
 using dart::ValueCoding;
+using dart::test::count_all;
+using dart::test::Counts;
+using dart::test::Ngram;
+using dart::test::prune;
+using dart::test::random_text;
+using dart::test::to_data;
 
 namespace {
-
-using Ngram = std::vector<Token>;
-using Counts = std::map<Ngram, Count>;
-
-std::vector<Token> random_text(std::mt19937& random, std::size_t length, std::uint32_t vocab) {
-  std::vector<Token> text;
-  for (std::size_t i = 0; i < length; ++i) {
-    // Skewed, so that some contexts have many children and most have few.
-    const std::uint32_t largest = 1 + random() % vocab;
-    text.push_back(static_cast<Token>(random() % largest));
-  }
-  return text;
-}
-
-Counts count_all(const std::vector<Token>& text, int order) {
-  Counts counts;
-  for (auto start = text.begin(); start != text.end(); ++start) {
-    for (auto end = start + 1; end - start <= order; ++end) {
-      ++counts[{start, end}];
-      if (end == text.end()) break;
-    }
-  }
-  return counts;
-}
-
-// A map's order of n-grams of one length is that of a level.
-dart::StoreData to_data(const Counts& counts, int order) {
-  dart::StoreData data;
-  data.root_count = 17;
-  data.levels.resize(static_cast<std::size_t>(order));
-  std::vector<std::vector<Ngram>> ngrams(static_cast<std::size_t>(order));
-  for (const auto& [ngram, count] : counts) {
-    dart::LevelData& level = data.levels[ngram.size() - 1];
-    level.tokens.push_back(ngram.back());
-    level.counts.push_back(count);
-    ngrams[ngram.size() - 1].push_back(ngram);
-  }
-  for (std::size_t depth = 1; depth < ngrams.size(); ++depth) {
-    std::vector<dart::NodeId>& children = data.levels[depth - 1].children;
-    children.push_back(0);
-    std::size_t child = 0;
-    for (const Ngram& parent : ngrams[depth - 1]) {
-      while (child < ngrams[depth].size() &&
-             std::equal(parent.begin(), parent.end(), ngrams[depth][child].begin())) {
-        ++child;
-      }
-      children.push_back(child);
-    }
-  }
-  return data;
-}
 
 struct Answer {
   float probability = 0;
@@ -142,14 +97,8 @@ void test_pruned() {
   std::mt19937 random(2);
   for (int round = 0; round < 30; ++round) {
     const int order = 2 + round % 4;
-    Counts counts = count_all(random_text(random, 200, 7), order);
-    Counts kept;
-    for (const auto& [ngram, count] : counts) {
-      const bool has_parent =
-          ngram.size() == 1 || kept.contains(Ngram(ngram.begin(), ngram.end() - 1));
-      if (!has_parent || random() % 9 == 0) continue;
-      kept[ngram] = round % 2 == 0 && random() % 4 == 0 ? 0 : count;
-    }
+    const Counts kept =
+        prune(random, count_all(random_text(random, 200, 7), order), round % 2 == 0);
     // Some levels stay closed under suffixes, some do not.
     check_against(kept, order, 7);
   }
@@ -202,7 +151,8 @@ void test_refusals() {
   refuse("sorted by token", [](auto& d) { d.levels[0].tokens[0] = -1; });
   CHECK_THROWS(dart::serialize_store({0, {{}}}, ValueCoding::quantised(1)), std::invalid_argument,
                "bits is 1");
-  dart::StoreEncoder encoder(2, 0, ValueCoding::exact(), [](auto) {});
+  dart::MemoryBytes bytes;
+  dart::StoreEncoder encoder(2, 0, ValueCoding::exact(), bytes, "", {});
   CHECK_THROWS(encoder.finish(), std::logic_error, "levels are missing");
 }
 

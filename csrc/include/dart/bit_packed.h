@@ -1,14 +1,14 @@
 // Unsigned integers of a fixed number of bits, one after the other.
 //
 // Little-endian: value i begins at bit i * width of the words read as one long integer. A word of
-// zeros follows, so that eight bytes can be read from wherever a value begins.
+// zeros follows, so that eight bytes can be read from wherever a value begins. word_writer.h makes
+// them.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <span>
 
 namespace dart {
 
@@ -52,15 +52,5 @@ class BitPacked {
   std::uint64_t width_ = 0;
   std::uint64_t mask_ = 0;
 };
-
-// Writes value `index` into `words`, which hold zeros there.
-inline void pack(std::span<std::uint64_t> words, int width, std::uint64_t index,
-                 std::uint64_t value) {
-  if (width == 0) return;
-  const std::uint64_t bit = index * static_cast<std::uint64_t>(width);
-  const auto shift = static_cast<int>(bit % 64);
-  words[bit / 64] |= value << shift;
-  if (shift + width > 64) words[bit / 64 + 1] |= value >> (64 - shift);
-}
 
 }  // namespace dart

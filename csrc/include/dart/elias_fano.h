@@ -11,9 +11,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "dart/bit_packed.h"
+#include "dart/word_writer.h"
 
 namespace dart {
 
@@ -120,16 +120,23 @@ class EliasFano {
 // Makes the words of a sequence.
 class EliasFanoEncoder {
  public:
-  explicit EliasFanoEncoder(const EliasFanoLayout& layout);
+  // They go to `offset` of `bytes`, which is large enough.
+  EliasFanoEncoder(const EliasFanoLayout& layout, WritableBytes& bytes, std::uint64_t offset);
 
   // Values in ascending order, each below the universe, `count` in all.
   void add(std::uint64_t value);
-  std::vector<std::uint64_t> finish();
+  void finish();
 
  private:
+  void end_buckets(std::uint64_t bucket);
+
   EliasFanoLayout layout_;
-  std::vector<std::uint64_t> words_;
+  WordWriter high_;
+  PackedWriter one_hints_;
+  PackedWriter zero_hints_;
+  PackedWriter low_;
   std::uint64_t added_ = 0;
+  std::uint64_t next_hint_ = 0;  // number of the next zero whose place is kept
 };
 
 }  // namespace dart

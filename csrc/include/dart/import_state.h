@@ -26,7 +26,8 @@ struct ImportState {
   Runs children;              // theirs, afterwards
   Runs counts;                // likewise
 
-  // None where there is no such file, or one that cannot be understood.
+  // The runs lie beside the file, wherever it is. None where there is no such file, or one that
+  // cannot be understood.
   static std::optional<ImportState> load(const std::string& path);
   // The file changes at once or not at all. Throws FileError.
   void save(const std::string& path) const;

@@ -64,8 +64,17 @@ struct FileHeader {
 };
 static_assert(sizeof(LevelRecord) == 80 && sizeof(FileHeader) == 704);
 
-// Checksum of `bytes` (size a multiple of 8). Every step is a bijection of the state for a fixed
-// word, so a change confined to one 8-byte word is always seen.
+// Checksum of a multiple of 8 bytes, taken in pieces of such. Every step is a bijection of the
+// state for a fixed word, so a change confined to one 8-byte word is always seen.
+class Checksum {
+ public:
+  explicit Checksum(std::uint64_t bytes_in_all) : state_(0x243F6A8885A308D3ULL ^ bytes_in_all) {}
+  void add(std::span<const std::byte> bytes);
+  std::uint64_t value() const { return state_; }
+
+ private:
+  std::uint64_t state_;
+};
 std::uint64_t checksum(std::span<const std::byte> bytes);
 std::uint64_t header_checksum(FileHeader header);
 

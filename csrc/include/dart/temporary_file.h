@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 
+#include "dart/work_file.h"
+
 namespace dart {
 
 // Written beside its destination and renamed by commit(); removed if that is never called.
@@ -17,18 +19,17 @@ class TemporaryFile {
   TemporaryFile& operator=(const TemporaryFile&) = delete;
   ~TemporaryFile();
 
+  // To write at any place; append() does not know of it.
+  WorkFile& file() { return file_; }
   void append(std::span<const std::byte> bytes);
-  // Replaces the first bytes, which have been appended before.
-  void overwrite_start(std::span<const std::byte> bytes);
   // Flushes the bytes to the disk, then puts the file in its place.
   void commit();
 
  private:
-  [[noreturn]] void fail(const std::string& what) const;
-
   std::string destination_;
   std::string path_;
-  int descriptor_ = -1;
+  WorkFile file_;
+  std::uint64_t appended_ = 0;
 };
 
 }  // namespace dart

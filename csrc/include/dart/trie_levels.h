@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,49 +22,11 @@
 #include "dart/column.h"
 #include "dart/external_sort.h"
 #include "dart/import_state.h"
-#include "dart/level_files.h"
+#include "dart/level_storage.h"
 #include "dart/store_data.h"
 #include "dart/trie_reader.h"
 
 namespace dart {
-
-// Where levels and what lies between two steps are kept: in memory, or in files named `prefix` ...
-class LevelStorage {
- public:
-  explicit LevelStorage(StoreData& memory) : memory_(&memory) {}
-  explicit LevelStorage(std::string prefix) : prefix_(std::move(prefix)) {}
-
-  bool is_on_disk() const { return memory_ == nullptr; }
-  std::string path(const std::string& name) const { return prefix_ + name; }
-  // Levels on disk are named so and by their depth; see LevelPaths.
-  std::string level_prefix() const { return path("level-"); }
-
-  ColumnWriter<Token> tokens(int depth, std::uint64_t nodes) {
-    return column<Token>(depth, &LevelData::tokens, &LevelPaths::tokens, nodes);
-  }
-  ColumnWriter<Count> counts(int depth, std::uint64_t nodes) {
-    return column<Count>(depth, &LevelData::counts, &LevelPaths::counts, nodes);
-  }
-  ColumnWriter<NodeId> children(int depth, std::uint64_t nodes) {
-    return column<NodeId>(depth, &LevelData::children, &LevelPaths::children, nodes + 1);
-  }
-
- private:
-  template <typename Value>
-  ColumnWriter<Value> column(int depth, std::vector<Value> LevelData::* memory,
-                             std::string LevelPaths::* path, std::uint64_t size) {
-    if (depth == 0) return ColumnWriter<Value>();  // the root has no level
-    if (memory_ == nullptr) {
-      return ColumnWriter<Value>(LevelPaths(level_prefix() + std::to_string(depth)).*path);
-    }
-    std::vector<Value>& values = memory_->levels[static_cast<std::size_t>(depth - 1)].*memory;
-    values.reserve(size);
-    return ColumnWriter<Value>(values);
-  }
-
-  StoreData* memory_ = nullptr;
-  std::string prefix_;
-};
 
 // How far a level's step is; may throw.
 using StepProgress = std::function<void(const ImportState& state, std::uint64_t done)>;
@@ -90,7 +53,7 @@ class TrieLevels {
   // Afterwards the state is that of the next step. On disk, what this one read is still there.
   // Throws FormatError, FileError and what the progress throws.
   void step() {
-    done_ = 0;
+    report(0);
     if (state_.is_read) {
       sort_children();
     } else {
@@ -222,12 +185,12 @@ class TrieLevels {
     auto tokens = storage_.tokens(depth + 1, nodes);
     auto ends = storage_.children(depth, state_.nodes);
     ends.add(0);
-    std::vector<Id> ids;
+    std::vector<Id> made_ids;
     auto new_ids =
-        storage_.is_on_disk() ? ColumnWriter<Id>(ids_path(depth + 1)) : ColumnWriter<Id>(ids);
-    if (!storage_.is_on_disk()) ids.reserve(nodes);
+        storage_.is_on_disk() ? ColumnWriter<Id>(ids_path(depth + 1)) : ColumnWriter<Id>(made_ids);
+    if (!storage_.is_on_disk()) made_ids.reserve(nodes);
     make(places_, "places-", memory_bytes_ / 2, nodes);
-    ParentIds parents(*this);
+    ColumnReader<Id> parent_ids(ids());
     std::uint64_t parent_position = 0;
     std::uint64_t position = 0;
     Token last_token = -1;
@@ -235,18 +198,17 @@ class TrieLevels {
         [&](const Child& child) {
           for (; parent_position < child.parent_position; ++parent_position) {
             ends.add(position);
-            parents.pop();
             last_token = -1;
           }
           const Token token = child.token;
           if (token == last_token) {
-            trie_.fail(TrieReader::of_node("child token", parents.front()),
+            trie_.fail(TrieReader::of_node("child token", parent_ids[parent_position]),
                        std::to_string(token) + " twice", std::string("distinct tokens"));
           }
           last_token = token;
           tokens.add(token);
-          new_ids.add(child.id);
-          places_->add({child.id, parents.front(), token, static_cast<Id>(position)});
+          new_ids.add(Id{child.id});  // not by reference: packed
+          places_->add({child.id, parent_ids[parent_position], token, static_cast<Id>(position)});
           if (++position % kReportEvery == 0) report(position);
         },
         memory_bytes_ / 2);
@@ -254,32 +216,17 @@ class TrieLevels {
     ends.commit();
     tokens.commit();
     new_ids.commit();
-    ids_.swap(ids);
+    if (!storage_.is_on_disk()) ids_.swap(made_ids);
     keep(places_, state_.places);
     state_.nodes = nodes;
     state_.reached += nodes;
   }
 
   // The ids of the nodes at hand by position.
-  class ParentIds {
-   public:
-    explicit ParentIds(const TrieLevels& levels) {
-      if (levels.state_.depth == 0) return;
-      if (levels.storage_.is_on_disk()) {
-        ids_.emplace(levels.ids_path(levels.state_.depth));
-      } else {
-        ids_.emplace(levels.ids_);
-      }
-      if (!ids_->is_at_end()) front_ = ids_->next();
-    }
-    Id front() const { return front_; }
-    void pop() { front_ = ids_->next(); }
-
-   private:
-    std::optional<ColumnReader<Id>> ids_;
-    Id front_ = 0;  // the root's
-  };
-
+  Column<Id> ids() const {
+    if (state_.depth == 0 || !storage_.is_on_disk()) return Column<Id>(std::span<const Id>(ids_));
+    return Column<Id>(ids_path(state_.depth));
+  }
   std::string ids_path(int depth) const { return storage_.path("ids-" + std::to_string(depth)); }
 
   template <typename Record>
@@ -311,7 +258,7 @@ class TrieLevels {
   ImportState& state_;
   StepProgress progress_;
   std::uint64_t done_ = 0;
-  std::vector<Id> ids_;  // of the nodes at hand by position, unless they lie on disk
+  std::vector<Id> ids_{0};  // of the nodes at hand by position; on disk, of the root alone
   std::optional<Sorter<Place>> places_;
   std::optional<Sorter<Child>> children_;
   std::optional<Sorter<Counted>> counts_;
