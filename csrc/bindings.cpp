@@ -177,8 +177,7 @@ dart::ValueCoding value_coding(bool exact, int bits) {
 // Ctrl-C through. `callback` must outlive it.
 dart::Progress progress_of(const py::object& callback) {
   using Clock = std::chrono::steady_clock;
-  static constexpr auto kInterval =
-      std::chrono::milliseconds(100);  // taking the lock may take a while
+  static constexpr auto kInterval = std::chrono::milliseconds(100);  // the lock may take a while
   return [&callback, next = Clock::time_point{}](const std::string& stage, double done,
                                                  double total) mutable {
     if (Clock::now() < next) return;
@@ -187,6 +186,17 @@ dart::Progress progress_of(const py::object& callback) {
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     if (!callback.is_none()) callback(stage, done, total);
   };
+}
+
+void import_trie(const std::string& source, const std::string& destination, bool exact, int bits,
+                 std::uint64_t memory, const py::object& progress, const py::function& notice) {
+  const auto tell = [&notice](const std::string& text) {
+    const py::gil_scoped_acquire lock;
+    notice(text);
+  };
+  const py::gil_scoped_release release;
+  dart::import_trie(source, destination, value_coding(exact, bits),
+                    {memory, progress_of(progress), tell});
 }
 
 py::list level_sizes(const dart::NgramStore& store) {
@@ -351,13 +361,11 @@ PYBIND11_MODULE(_core, module) {
       py::kw_only(), py::arg("exact"), py::arg("bits"), py::arg("memory"),
       py::arg("progress").none(true), "Make a store of joined levels.");
 
-  module.def(
-      "import_trie",
-      [](const std::string& source, const std::string& destination, bool exact, int bits) {
-        dart::import_trie(source, destination, value_coding(exact, bits));
-      },
-      py::arg("source"), py::arg("destination"), py::kw_only(), py::arg("exact"), py::arg("bits"),
-      py::call_guard<py::gil_scoped_release>(), "Convert an upstream .trie file.");
+  module.def("import_trie", &import_trie, py::arg("source"), py::arg("destination"), py::kw_only(),
+             py::arg("exact"), py::arg("bits"), py::arg("memory"), py::arg("progress").none(true),
+             py::arg("notice"),
+             "Convert an upstream .trie file within that many bytes of memory; progress(stage, "
+             "done, total) and notice(text) are told what happens.");
 
   module.def("time_lookups", &time_lookups, py::arg("store"), py::arg("contexts").noconvert(),
              py::arg("candidates").noconvert(), py::arg("rounds"),

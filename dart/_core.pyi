@@ -5,10 +5,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from dart.progress import Progress
+
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]
-Progress = Callable[[str, float, float], None]
 Doubles = NDArray[np.float64]
 
 class NgramStore:
@@ -86,7 +87,16 @@ def encode_levels(
     memory: int,
     progress: Progress | None,
 ) -> None: ...
-def import_trie(source: str, destination: str, *, exact: bool, bits: int) -> None: ...
+def import_trie(
+    source: str,
+    destination: str,
+    *,
+    exact: bool,
+    bits: int,
+    memory: int,
+    progress: Progress | None,
+    notice: Callable[[str], None],
+) -> None: ...
 def time_lookups(
     store: NgramStore, contexts: Ints, candidates: Ints, rounds: int
 ) -> tuple[Doubles, Doubles]: ...

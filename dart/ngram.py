@@ -30,6 +30,7 @@ from dart.ngram_build.config import (
     check_memory,
     to_min_counts,
 )
+from dart.progress import Progress
 
 if TYPE_CHECKING:
     from dart import _core
@@ -190,19 +191,34 @@ def import_trie(
     *,
     exact: bool = False,
     bits: int = 8,
+    memory: int = DEFAULT_MEMORY,
+    progress: Progress | None = None,
 ) -> NgramStore:
-    """Convert an upstream `.trie` file and open the result.
+    """Convert an upstream `.trie` file, of any size, and open the result.
 
-    source       checked completely before anything is written.
-    destination  written to a temporary file beside it and renamed.
+    destination  appears whole, when the source has been checked completely, or not at all.
     exact        keep the counts, so that probabilities are upstream's to the bit.
     bits         else: of each rounded probability, 2 to 8.
-    raises       CheckpointError (no such file, destination not writable), NgramFormatError,
-                 ConfigError, ExtensionError.
+    memory       bytes that the import may add to the process's resident memory; a file that needs
+                 more is taken apart in the folder `destination`.import, which takes about as much
+                 room as the source. Stopped or killed, a second call goes on with what is there.
+    progress     told how far it is.
+    raises       CheckpointError (no such file, destination not writable, disk too small, another
+                 process imports to the same place), NgramFormatError, ConfigError, ExtensionError,
+                 and whatever `progress` raises.
     source       .trie layout as published with fvliang/DART.
     """
     check_bits(bits)
-    _core.import_trie(os.fspath(source), os.fspath(destination), exact=exact, bits=bits)
+    check_memory(memory)
+    _core.import_trie(
+        os.fspath(source),
+        os.fspath(destination),
+        exact=exact,
+        bits=bits,
+        memory=memory,
+        progress=progress,
+        notice=logger.warning,
+    )
     return NgramStore.open(destination)
 
 

@@ -20,15 +20,25 @@ namespace {
 
 }  // namespace
 
-SequentialFile::SequentialFile(const std::string& path) : path_(path) {
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0) fail(path, "cannot be opened");
+SequentialFile::SequentialFile(const std::string& path, const std::string& expected,
+                               const std::string& remedy)
+    : path_(path) {
+  // O_NONBLOCK: opening a pipe would wait for its writer.
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat status{};
-  if (::fstat(descriptor_, &status) != 0) {
-    const int error = errno;
-    ::close(std::exchange(descriptor_, -1));
-    errno = error;
-    fail(path, "cannot be examined");
+  std::string problem;
+  if (descriptor_ < 0) {
+    problem = std::string("cannot be opened (") + std::strerror(errno) + ")";
+  } else if (::fstat(descriptor_, &status) != 0) {
+    problem = std::string("cannot be examined (") + std::strerror(errno) + ")";
+  } else if (S_ISDIR(status.st_mode)) {
+    problem = "is a directory";
+  } else if (!S_ISREG(status.st_mode)) {
+    problem = "is not a regular file";
+  }
+  if (!problem.empty()) {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    throw FileError(path, problem, expected, remedy);
   }
   size_ = static_cast<std::uint64_t>(status.st_size);
   (void)::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);

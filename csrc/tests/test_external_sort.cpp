@@ -9,6 +9,7 @@
 #include "dart/errors.h"
 #include "dart/external_sort.h"
 #include "dart/level_files.h"
+#include "folder.h"
 
 namespace {
 
@@ -20,26 +21,13 @@ struct Pair {
   bool operator<(const Pair& other) const { return key < other.key; }
 };
 
-class Folder {
- public:
-  Folder()
-      : path_(fs::temp_directory_path() / ("dart-sort-" + std::to_string(std::random_device{}()))) {
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  bool is_empty() const { return fs::is_empty(path_); }
-
- private:
-  fs::path path_;
-};
-
 // Equals std::sort, with everything in memory, with some runs, and with more runs than are merged
 // at a time.
 void test_sorts(const Folder& folder) {
   std::mt19937 random(7);
-  for (const std::size_t count : {0, 1, 16, 17, 1000, 40000}) {
-    for (const std::size_t memory : {std::size_t{128}, std::size_t{1} << 20}) {
+  for (const std::size_t memory : {std::size_t{128}, std::size_t{1} << 20}) {
+    for (const std::size_t count : {0, 1, 16, 17, 1000, 5000, 200000}) {
+      if (count > memory * 1000) continue;  // a file per 16 records would take minutes
       std::vector<std::uint64_t> expected;
       std::vector<std::uint64_t> found;
       {
@@ -52,9 +40,47 @@ void test_sorts(const Folder& folder) {
       }
       std::sort(expected.begin(), expected.end());
       CHECK(found == expected);
-      CHECK(folder.is_empty());
+      CHECK(folder.files() == 0);
     }
   }
+}
+
+// Runs that are given away outlive their sorter and serve another one.
+void test_persists(const Folder& folder) {
+  std::vector<std::string> runs;
+  std::vector<std::uint64_t> expected;
+  {
+    dart::ExternalSorter<std::uint64_t> sorter(folder / "kept-", 128);
+    for (std::uint64_t i = 0; i < 100; ++i) sorter.add(i * 37 % 100);
+    runs = sorter.persist();
+    CHECK(sorter.count() == 100 && runs.size() == 7);
+  }
+  for (int again = 0; again < 2; ++again) {
+    dart::ExternalSorter<std::uint64_t> sorter(folder / "other-", 128);
+    sorter.adopt(runs, 100);
+    CHECK(sorter.count() == 100);
+    std::uint64_t next = 0;
+    sorter.finish([&next](std::uint64_t value) { CHECK(value == next++); });
+    CHECK(next == 100);
+  }
+  for (const std::string& run : runs) CHECK(fs::remove(run));
+  CHECK(folder.files() == 0);
+}
+
+// Whoever waits for the thread can stop, and nothing stays behind.
+void test_interrupts(const Folder& folder) {
+  struct Stop {};
+  const auto stop = [] { throw Stop{}; };
+  bool has_stopped = false;
+  try {
+    dart::ExternalSorter<std::uint64_t> sorter(folder / "run-", std::size_t{1} << 24,
+                                               std::size_t{1} << 22, stop);
+    for (std::uint64_t i = 0; i < std::size_t{1} << 22; ++i) sorter.add(i * 0x9E3779B97F4A7C15U);
+    sorter.finish([](std::uint64_t) {});
+  } catch (const Stop&) {
+    has_stopped = true;
+  }
+  CHECK(has_stopped && folder.files() == 0);
 }
 
 void write(const std::string& path, const std::vector<Pair>& records) {
@@ -106,6 +132,8 @@ void test_levels(const Folder& folder) {
 int main() {
   const Folder folder;
   test_sorts(folder);
+  test_persists(folder);
+  test_interrupts(folder);
   test_merges(folder);
   test_levels(folder);
   return 0;

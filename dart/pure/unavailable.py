@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from dart.errors import ExtensionError
-
-Progress = Callable[[str, float, float], None]
+from dart.progress import Progress
 
 
 def needs_extension(what: str) -> NoReturn:
@@ -70,7 +69,16 @@ def encode_levels(
     needs_extension("Building an n-gram store")
 
 
-def import_trie(source: str, destination: str, *, exact: bool, bits: int) -> None:
+def import_trie(
+    source: str,
+    destination: str,
+    *,
+    exact: bool,
+    bits: int,
+    memory: int,
+    progress: Progress | None,
+    notice: Callable[[str], None],
+) -> None:
     """Raise ExtensionError."""
     needs_extension("Importing a .trie file")
 

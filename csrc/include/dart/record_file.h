@@ -21,11 +21,15 @@ inline constexpr std::size_t kRecordBufferBytes = std::size_t{1} << 18;
 // Reads the bytes of a file one after the other. Every member throws FileError.
 class SequentialFile {
  public:
-  explicit SequentialFile(const std::string& path);
+  // `expected` and `remedy` complete the message where there is no such file.
+  explicit SequentialFile(const std::string& path,
+                          const std::string& expected = "a file that can be read",
+                          const std::string& remedy = "check the disk and the permissions");
   SequentialFile(SequentialFile&& other) noexcept;
   SequentialFile& operator=(SequentialFile&& other) noexcept;
   ~SequentialFile();
 
+  const std::string& path() const { return path_; }
   std::uint64_t size() const { return size_; }
   void skip_to(std::uint64_t offset);
   // As many bytes as there are, up to those of `bytes`.
