@@ -229,7 +229,7 @@ def documents_for(gigabytes: float, length: int = LENGTH) -> int:
 
 def main() -> None:
     """Write the file, or check a store made of it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("gigabytes", type=float)
     parser.add_argument(
         "path", type=Path, metavar="FILE", help="the .trie, or with --check a store"

@@ -19,7 +19,7 @@ LEVELS = [
     {"config", "tree", "text", "hub", "packing", "_core", "pure"},
     {"native"},
     {"ngram", "cache"},
-    {"context_store", "layers", "drafter", "sampling", "verify", "acceptance"},
+    {"imported", "context_store", "layers", "drafter", "sampling", "verify", "acceptance"},
     {"search"},
     {"draft_head"},
     {"target", "dart_head", "eagle3_head"},

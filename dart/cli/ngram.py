@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dart.cli.common import Parser
+from dart.cli.common import Parser, memory_size
 from dart.errors import ConfigError
+from dart.hub import HUBS
 
 if TYPE_CHECKING:
     from dart.ngram import NgramStore
@@ -37,9 +39,27 @@ def parser() -> argparse.ArgumentParser:
     build.set_defaults(run=_build)
 
     imported = actions.add_parser("import", help="convert a published .trie file")
-    imported.add_argument("source", metavar="TRIE")
+    imported.add_argument(
+        "source", metavar="TRIE", help="the file, or a folder or hub id that holds it"
+    )
     imported.add_argument("destination", metavar="FILE", help="the store to write")
     _add_precision(imported)
+    imported.add_argument(
+        "--full",
+        action="store_true",
+        help="of a folder or repository full.trie, not small.trie",
+    )
+    imported.add_argument(
+        "--memory",
+        type=memory_size,
+        default=4 << 30,
+        metavar="SIZE",
+        help="what the process may take beyond the interpreter, such as 512M or 4G, at least 64M "
+        "(default 4G); a file that needs more is taken apart in FILE.import, which takes about as "
+        "much room as the .trie file and is removed at the end. Stopped or killed, the same "
+        "command goes on",
+    )
+    imported.add_argument("--hub", choices=HUBS, default=HUBS[0], help="for hub ids")
     imported.set_defaults(run=_import)
 
     info = actions.add_parser("info", help="show what a store holds")
@@ -84,9 +104,24 @@ def _build(args: argparse.Namespace) -> int:
 
 
 def _import(args: argparse.Namespace) -> int:
+    from dart.hub import resolve
+    from dart.imported import trie_name
     from dart.ngram import import_trie
+    from dart.progress import ProgressLine
 
-    store = import_trie(args.source, args.destination, exact=args.exact, bits=args.bits)
+    name = trie_name(is_small=not args.full)
+    source = resolve(args.source, hub=args.hub, patterns=[name])
+    if source.is_dir():
+        source = source / name
+    with ProgressLine(sys.stderr) as progress:
+        store = import_trie(
+            source,
+            args.destination,
+            exact=args.exact,
+            bits=args.bits,
+            memory=args.memory,
+            progress=progress,
+        )
     _show(store, as_json=False)
     return 0
 
