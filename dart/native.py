@@ -24,13 +24,10 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from dart.folders import cache_folder
+from dart.folders import cache_folder, only_one
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +40,6 @@ FLAGS = (
     *("-pthread", "-fPIC", "-shared", "-fvisibility=hidden", "-fvisibility-inlines-hidden"),
     *(("-undefined", "dynamic_lookup") if sys.platform == "darwin" else ()),
 )
-_LOCK_POLL_SECONDS = 0.2
 
 
 class BuildError(Exception):
@@ -103,10 +99,12 @@ def build(folder: Path, sources: Path = SOURCES, seconds: float = BUILD_SECONDS)
     command = [compiler, *FLAGS, *(f"-I{path}" for path in includes), *map(str, units)]
     try:
         wanted.parent.mkdir(parents=True, exist_ok=True)
-        with _only_one(wanted.with_name("lock"), seconds):
+        with only_one(wanted.with_name("lock"), seconds=seconds):
             if not wanted.is_file():
                 logger.warning("compiling the C++ core into %s, once", wanted.parent)
                 _compile(command, wanted, seconds)
+    except TimeoutError as error:
+        raise BuildError(f"another process has been compiling it for {seconds:.0f} s") from error
     except OSError as error:
         raise BuildError(f"{error.filename or wanted}: {error.strerror}") from error
     return wanted
@@ -145,26 +143,6 @@ def _compile(command: list[str], wanted: Path, seconds: float) -> None:
             first = next((line for line in output.splitlines() if "error" in line), "no message")
             raise BuildError(f"{command[0]} failed ({first.strip()[:200]})")
         made.replace(wanted)
-
-
-@contextmanager
-def _only_one(path: Path, seconds: float) -> Iterator[None]:
-    """Hold a lock file; it is free again when its holder is gone, however it went."""
-    import fcntl  # here: systems without it have no use for this function either
-
-    with path.open("w") as file:
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() > deadline:
-                    raise BuildError(
-                        f"another process has been compiling it for {seconds:.0f} s"
-                    ) from error
-            time.sleep(_LOCK_POLL_SECONDS)
-        yield
 
 
 def _load(path: Path) -> ModuleType:

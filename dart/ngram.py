@@ -6,12 +6,10 @@ check of a file are in csrc/. The file layout is in csrc/README.md.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dart import native
 from dart.config import NGRAM_MEMORY
-from dart.errors import CheckpointError, ConfigError, DartError
-from dart.folders import cache_folder
+from dart.errors import ConfigError, DartError
 from dart.ngram_build.config import (
     DEFAULT_MEMORY,
     MAX_ORDER,
@@ -42,7 +39,6 @@ logger = logging.getLogger(__name__)
 Tokens = Sequence[int] | NDArray[np.integer[Any]]
 
 UNKNOWN_TOKEN = -1  # occurs in no store: stands for ids that do not fit into 32 bits
-IMPORTED = "version 2, quantised"  # what open_or_import keeps; another word for another format
 
 
 def to_token_array(tokens: ArrayLike, name: str) -> NDArray[np.int32]:
@@ -264,47 +260,3 @@ def build(
     except ValueError as error:
         raise ConfigError(str(error)) from error
     return NgramStore.open(destination)
-
-
-def open_or_import(
-    path: str | os.PathLike[str],
-    *,
-    trie_name: str = "small.trie",
-    cache: Path | None = None,
-    memory: str = "mapped",
-) -> NgramStore:
-    """Open a store, an upstream `.trie`, or a folder that holds either.
-
-    A `.trie` is imported once; the store is kept and found again while the source stays the same.
-
-    trie_name  which of upstream's files to take from a folder without a store
-    cache      where imported stores are kept; None: DART_CACHE, else ~/.cache/dart
-    memory     as NgramStore.open takes it
-    raises     CheckpointError where the folder holds neither; else as NgramStore.open, import_trie
-    """
-    source = Path(path)
-    if source.is_dir():
-        stores = sorted(source.glob("*.ngram"))
-        if len(stores) > 1:
-            names = ", ".join(store.name for store in stores)
-            raise CheckpointError(f"{source} holds several stores ({names}); name one of them.")
-        source = stores[0] if stores else source / trie_name
-        if not source.is_file():
-            raise CheckpointError(
-                f"{path} holds neither a .ngram store nor {trie_name}; expected one of them."
-            )
-    if source.suffix != ".trie":
-        return NgramStore.open(source, memory=memory)
-    if not source.is_file():
-        raise CheckpointError(f"{source} does not exist; expected an upstream .trie file.")
-    state = source.stat()
-    key = f"{IMPORTED}|{source.resolve()}|{state.st_size}|{state.st_mtime_ns}"
-    folder = cache or cache_folder()
-    store = (
-        folder / "ngram" / f"{source.stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.ngram"
-    )
-    if not store.is_file():
-        logger.warning("importing %s (%.1f MB), once", source, state.st_size / 1e6)
-        store.parent.mkdir(parents=True, exist_ok=True)
-        import_trie(source, store)
-    return NgramStore.open(store, memory=memory)

@@ -20,7 +20,7 @@ LEVELS = [
     {"native"},
     {"ngram_build", "cache"},
     {"ngram"},
-    {"context_store", "layers", "drafter", "sampling", "verify", "acceptance"},
+    {"imported", "context_store", "layers", "drafter", "sampling", "verify", "acceptance"},
     {"search"},
     {"draft_head"},
     {"target", "dart_head", "eagle3_head"},

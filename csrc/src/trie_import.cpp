@@ -19,13 +19,13 @@
 namespace dart {
 namespace {
 
-// Bytes per node of an import in memory, at its peak: the sorters' records and the columns, or the
-// columns and what the encoder needs.
-constexpr std::uint64_t kBytesInMemory = 80;
+// Bytes per node of an import in memory, at its peak, where nearly all nodes are of one level: the
+// sorters' records and the columns; or the columns and what the encoder needs.
+constexpr std::uint64_t kBytesInMemory = 64;
 // Bytes per node on disk at the peak: the children of the last level and their places, beside the
 // columns, see trie_levels.h; with ids of 64 bits.
-constexpr std::uint64_t kBytesOnDisk = 48;
-constexpr std::uint64_t kWideBytesOnDisk = 72;
+constexpr std::uint64_t kBytesOnDisk = 40;
+constexpr std::uint64_t kWideBytesOnDisk = 64;
 // Of the memory, what is left to buffers, stacks and the allocator.
 constexpr std::uint64_t kOtherShare = 4;
 

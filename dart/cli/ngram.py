@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from dart.cli import ngram_bench, ngram_build
-from dart.cli.common import Parser
+from dart.cli.common import Parser, memory_size
 from dart.cli.ngram_facts import add_precision, show
+from dart.hub import HUBS
 
 
 def parser() -> argparse.ArgumentParser:
@@ -18,9 +20,27 @@ def parser() -> argparse.ArgumentParser:
     ngram_build.add_parser(actions)
 
     imported = actions.add_parser("import", help="convert a published .trie file")
-    imported.add_argument("source", metavar="TRIE")
+    imported.add_argument(
+        "source", metavar="TRIE", help="the file, or a folder or hub id that holds it"
+    )
     imported.add_argument("destination", metavar="FILE", help="the store to write")
     add_precision(imported)
+    imported.add_argument(
+        "--full",
+        action="store_true",
+        help="of a folder or repository full.trie, not small.trie",
+    )
+    imported.add_argument(
+        "--memory",
+        type=memory_size,
+        default=4 << 30,
+        metavar="SIZE",
+        help="what the process may take beyond the interpreter, such as 512M or 4G, at least 64M "
+        "(default 4G); a file that needs more is taken apart in FILE.import, which takes about as "
+        "much room as the .trie file and is removed at the end. Stopped or killed, the same "
+        "command goes on",
+    )
+    imported.add_argument("--hub", choices=HUBS, default=HUBS[0], help="for hub ids")
     imported.set_defaults(run=_import)
 
     info = actions.add_parser("info", help="show what a store holds")
@@ -41,9 +61,24 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _import(args: argparse.Namespace) -> int:
+    from dart.hub import resolve
+    from dart.imported import trie_name
     from dart.ngram import import_trie
+    from dart.progress import ProgressLine
 
-    store = import_trie(args.source, args.destination, exact=args.exact, bits=args.bits)
+    name = trie_name(is_small=not args.full)
+    source = resolve(args.source, hub=args.hub, patterns=[name])
+    if source.is_dir():
+        source = source / name
+    with ProgressLine(sys.stderr) as progress:
+        store = import_trie(
+            source,
+            args.destination,
+            exact=args.exact,
+            bits=args.bits,
+            memory=args.memory,
+            progress=progress,
+        )
     show(store, as_json=False)
     return 0
 

@@ -29,7 +29,8 @@ from dart.drafter import Drafter, NoDrafter
 from dart.eagle3_head import Eagle3Drafter, Eagle3Head
 from dart.errors import CheckpointError, ConfigError, DeviceError
 from dart.hub import resolve
-from dart.ngram import NgramStore, open_or_import
+from dart.imported import open_published
+from dart.ngram import NgramStore
 from dart.packing import pack_linears, unpack_linears
 from dart.target import TargetModel
 from dart.text import encode_chat
@@ -132,9 +133,9 @@ class DartModel:
             self.dart_head = load_dart_head(head, target)
             self.acceptance = load_acceptance(head)
         if ngram_model_name_or_path is not None:
-            wanted = "small.trie" if is_small_ngram else "full.trie"
-            path = resolve(ngram_model_name_or_path, hub=hub, patterns=[wanted, "*.ngram"])
-            self.store = open_or_import(path, trie_name=wanted, memory=ngram_memory)
+            self.store = open_published(
+                ngram_model_name_or_path, is_small=is_small_ngram, hub=hub, memory=ngram_memory
+            )
         if eagle3_model_name_or_path is not None:
             head = resolve(eagle3_model_name_or_path, hub=hub, patterns=_HEAD_FILES)
             self.eagle3_head = load_eagle3_head(head, target)
