@@ -4,22 +4,21 @@
 
 namespace dart {
 
-void BeamMatches::start(std::span<const Token> tokens, std::span<const float> ceilings,
-                        float threshold) {
+void BeamMatches::start(std::span<const Token> tokens, std::span<const float> ceilings) {
   ceilings_ = ceilings;
-  threshold_ = threshold;
   highest_ceiling_ = *std::max_element(ceilings.begin(), ceilings.end());
   tokens_.clear();
   for (const Token token : tokens) {
     tokens_.push_back(NgramStore::wanted(static_cast<std::uint32_t>(tokens_.size()), token));
   }
   contexts_.assign(1, Context{kNoNode, 0, 0, 0.0F, {}, {}});
+  looked_up_ = 1;
   numbers_.clear();
   matches_.clear();
 }
 
-void BeamMatches::add(const State& state, float score) {
-  const bool can_extend = score + highest_ceiling_ >= threshold_;
+void BeamMatches::add(const State& state, float score, float threshold) {
+  const bool can_extend = score + highest_ceiling_ >= threshold;
   std::size_t number = 0;
   for (int length = 0; length < store_.order(); ++length) {
     const NodeId node = length == 0 ? 0 : state.nodes[length - 1];
@@ -34,6 +33,7 @@ std::size_t BeamMatches::context_number(NodeId node, int length, std::size_t sho
   for (std::size_t number = 1; number < contexts_.size(); ++number) {
     Context& known = contexts_[number];
     if (known.node != node || known.length != length) continue;
+    if (number < looked_up_ && known.best_score < score) continue;  // more is wanted of it now
     known.best_score = std::max(known.best_score, score);
     return number;
   }
@@ -42,8 +42,8 @@ std::size_t BeamMatches::context_number(NodeId node, int length, std::size_t sho
   return contexts_.size() - 1;
 }
 
-void BeamMatches::look_up() {
-  const std::span<Context> contexts = std::span(contexts_).subspan(1);
+void BeamMatches::look_up(float threshold) {
+  const std::span<Context> contexts = std::span(contexts_).subspan(looked_up_);
   for (const Context& context : contexts) {
     if (context.length > 0) store_.prefetch_children_bits(context.length, context.node);
   }
@@ -58,15 +58,16 @@ void BeamMatches::look_up() {
       store_.prefetch_tokens_bits(context.length, context.children);
     }
   }
-  for (Context& context : contexts) find_matches(context);
+  for (Context& context : contexts) find_matches(context, threshold);
   for (const Context& context : contexts) {
     const std::span<Match> found = std::span(matches_).subspan(
         context.matches.begin, context.matches.end - context.matches.begin);
     store_.read_probabilities(context.length, context.node, found);
   }
+  looked_up_ = contexts_.size();
 }
 
-void BeamMatches::find_matches(Context& context) {
+void BeamMatches::find_matches(Context& context, float threshold) {
   std::span<const Match> possible = tokens_;
   if (store_.is_remapped(context.length)) {
     const Range shorter = contexts_[context.shorter].matches;
@@ -74,7 +75,7 @@ void BeamMatches::find_matches(Context& context) {
   }
   wanted_.clear();
   for (const Match& match : possible) {
-    if (context.best_score + ceilings_[match.candidate] >= threshold_) wanted_.push_back(match);
+    if (context.best_score + ceilings_[match.candidate] >= threshold) wanted_.push_back(match);
   }
   const std::size_t begin = matches_.size();
   matches_.resize(begin + wanted_.size());

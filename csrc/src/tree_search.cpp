@@ -17,6 +17,7 @@ constexpr float kMaxWeight = 1e6F;  // keeps every product finite
 constexpr float kMaxProbability = 1.001F;
 constexpr float kNoStep = 1.0F;         // no score rises
 constexpr float kSigmoidSlack = 1e-5F;  // no library promises that its exp and log1p only rise
+constexpr std::size_t kFirstWave = 4;   // beam members (measured with 20)
 constexpr std::size_t kMaxCandidates = 1U << 16;  // so that beam position * candidates fits
 constexpr std::size_t kMaxBeamWidth = 1U << 16;
 
@@ -88,8 +89,14 @@ class Search {
         prepare_level(level);
         if (level_.tokens.empty()) break;
         const std::size_t first = arena_.size();
-        extend_beam(level);
+        start_level();
+        // The best members first: what they bring into the tree leaves the others less to look for.
+        const std::size_t wave = std::min(kFirstWave, beam_.size());
+        extend_beam(level, 0, wave);
         update_pool(first);
+        const std::size_t second = arena_.size();
+        extend_beam(level, wave, beam_.size());
+        update_pool(second);
         if (level + 1 < candidates_.levels) select_beam(first);
       }
     }
@@ -205,8 +212,7 @@ class Search {
     return params_.context_acceptance.data() + 3 * row;
   }
 
-  // Puts every extension that can still enter the tree into the arena.
-  void extend_beam(std::size_t level) {
+  void start_level() {
     const std::size_t count = level_.tokens.size();
     scores_.resize(count);
     longest_matches_.resize(count);
@@ -215,14 +221,23 @@ class Search {
     context_probabilities_.assign(count, 0.0F);
     context_lengths_.assign(count, 0);
     context_matches_.clear();
+    match_steps_.clear();
+    if (uses_ngrams_) matches_->start(level_.tokens, level_.ceilings);
+  }
+
+  // Puts every extension of the beam's members begin .. end - 1 that can still enter the tree into
+  // the arena.
+  void extend_beam(std::size_t level, std::size_t begin, std::size_t end) {
     if (uses_ngrams_) {
-      matches_->start(level_.tokens, level_.ceilings, threshold_);
-      for (const BeamEntry& entry : beam_) matches_->add(entry.state, entry.score);
-      matches_->look_up();
-      match_steps_.assign(matches_->size(), kNoStep);
+      for (std::size_t i = begin; i < end; ++i) {
+        matches_->add(beam_[i].state, beam_[i].score, threshold_);
+      }
+      matches_->look_up(threshold_);
+      match_steps_.resize(matches_->size(), kNoStep);
     }
+    const std::size_t count = level_.tokens.size();
     const auto depth = static_cast<std::int32_t>(level) + 1;
-    for (std::size_t position = 0; position < beam_.size(); ++position) {
+    for (std::size_t position = begin; position < end; ++position) {
       const BeamEntry& entry = beam_[position];
       possible_.clear();
       std::fill(ngram_probabilities_.begin(), ngram_probabilities_.end(), 0.0F);

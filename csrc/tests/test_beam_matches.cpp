@@ -45,9 +45,9 @@ void check_members(ValueCoding coding) {
   }
   BeamMatches beam(store);
   for (int level = 0; level < 2; ++level) {  // the second finds nothing of the first
-    beam.start(tokens, ceilings, -1.0F);
-    for (const State& state : members) beam.add(state, 0.0F);
-    beam.look_up();
+    beam.start(tokens, ceilings);
+    for (const State& state : members) beam.add(state, 0.0F, -1.0F);
+    beam.look_up(-1.0F);
     for (std::size_t member = 0; member < members.size(); ++member) {
       std::vector<Match> shorter;
       for (int length = 0; length < store.order(); ++length) {
@@ -80,11 +80,11 @@ void test_threshold() {
   const State other = store.state_after(std::vector<Token>{4});
   BeamMatches beam(store);
   const std::vector<float> ceilings{-1.0F, -3.0F, -2.0F};
-  beam.start(tokens, ceilings, -4.0F);
-  beam.add(shared, -3.0F);
-  beam.add(shared, -2.0F);  // -2 - 3 is below the threshold, -2 - 2 is not
-  beam.add(other, -3.5F);   // not even -3.5 - 1 reaches it
-  beam.look_up();
+  beam.start(tokens, ceilings);
+  beam.add(shared, -3.0F, -4.0F);
+  beam.add(shared, -2.0F, -4.0F);  // -2 - 3 is below the threshold, -2 - 2 is not
+  beam.add(other, -3.5F, -4.0F);   // not even -3.5 - 1 reaches it
+  beam.look_up(-4.0F);
   for (const std::size_t member : {std::size_t{0}, std::size_t{1}}) {
     const BeamMatches::Range range = beam.matches_of(member, 1);
     CHECK(range.end - range.begin == 2);
@@ -93,6 +93,13 @@ void test_threshold() {
   for (const int length : {0, 1, 2, 3}) {
     CHECK(beam.matches_of(2, length).begin == beam.matches_of(2, length).end);
   }
+  // Later ones have what was found, unless they can use more.
+  beam.add(shared, -2.5F, -4.0F);
+  beam.add(shared, -1.0F, -4.0F);
+  beam.look_up(-4.0F);
+  CHECK(beam.matches_of(3, 1).begin == beam.matches_of(1, 1).begin);
+  const BeamMatches::Range all = beam.matches_of(4, 1);
+  CHECK(all.end - all.begin == 3);
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ def _ids(path: Path, tokenizer_name: str, hub: str) -> list[int]:
     ids: list[int] = []
     read = 0
     for text in _texts(path):
-        ids += tokenizer(text, add_special_tokens=False)["input_ids"]
+        ids += tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         read += len(text)
         if read > _LIMIT:
             break

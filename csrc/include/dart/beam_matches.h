@@ -26,13 +26,15 @@ class BeamMatches {
   explicit BeamMatches(const NgramStore& store) : store_(store) {}
 
   // Begins a level: forgets what was looked up. `tokens` are the candidates, ascending, distinct
-  // and at least 0; `ceilings`, read until they are looked up, say what each changes a score by at
-  // most. A candidate that takes no member's score to `threshold` is not looked for.
-  void start(std::span<const Token> tokens, std::span<const float> ceilings, float threshold);
+  // and at least 0; `ceilings`, read until the level ends, say what each changes a score by at
+  // most.
+  void start(std::span<const Token> tokens, std::span<const float> ceilings);
   // Adds a member of the beam; they are numbered from 0.
-  void add(const State& state, float score);
-  // Looks all of them up. Throws FormatError if the store proves damaged.
-  void look_up();
+  void add(const State& state, float score, float threshold);
+  // Looks up those added since the last time. A candidate that takes no member's score to
+  // `threshold`, which never falls, is not looked for. Throws FormatError if the store proves
+  // damaged.
+  void look_up(float threshold);
 
   // Of a member's last `length` tokens.
   Range matches_of(std::size_t member, int length) const;
@@ -53,15 +55,15 @@ class BeamMatches {
   };
 
   std::size_t context_number(NodeId node, int length, std::size_t shorter, float score);
-  void find_matches(Context& context);
+  void find_matches(Context& context, float threshold);
 
   const NgramStore& store_;
   std::span<const float> ceilings_;
-  float threshold_ = 0;
   float highest_ceiling_ = 0;
   std::vector<Match> tokens_;  // as they are looked for
   // Number 0 is none; of the others the shorter one comes first.
   std::vector<Context> contexts_;
+  std::size_t looked_up_ = 1;         // of these
   std::vector<std::size_t> numbers_;  // of each member's contexts, by length
   std::vector<Match> wanted_;         // of one context
   std::vector<Match> matches_;
