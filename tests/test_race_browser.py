@@ -253,7 +253,7 @@ def test_a_link_brings_the_form_along(opened, url):
     }  # fmt: skip
     page = opened(f"{url}?{urlencode(fields)}", permissions=["clipboard-read", "clipboard-write"])
     page.wait_for_function(
-        "document.querySelector('#prompt textarea').value === 'a story & more <b>'"
+        "document.querySelector('#prompt textarea')?.value === 'a story & more <b>'"
     )
     page.wait_for_selector("#panes label:has-text('EAGLE3'):not(.selected)")
     page.click("#copy-link")
