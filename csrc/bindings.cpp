@@ -173,18 +173,21 @@ dart::ValueCoding value_coding(bool exact, int bits) {
   return exact ? dart::ValueCoding::exact() : dart::ValueCoding::quantised(bits);
 }
 
-// `callback` (or None) as the Progress of a job that runs without the interpreter lock. Also lets
-// Ctrl-C through. `callback` must outlive it.
+// `callback` (or None) as the Progress of a job that runs without the interpreter lock: told of
+// every new stage, and now and then. Also lets Ctrl-C through. `callback` must outlive it.
 dart::Progress progress_of(const py::object& callback) {
   using Clock = std::chrono::steady_clock;
   static constexpr auto kInterval = std::chrono::milliseconds(100);  // the lock may take a while
-  return [&callback, next = Clock::time_point{}](const std::string& stage, double done,
-                                                 double total) mutable {
-    if (Clock::now() < next) return;
-    next = Clock::now() + kInterval;
-    const py::gil_scoped_acquire lock;
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    if (!callback.is_none()) callback(stage, done, total);
+  return [&callback, next = Clock::time_point{}, last = std::string()](
+             const std::string& stage, double done, double total) mutable {
+    if (stage == last && Clock::now() < next) return;
+    last = stage;
+    {
+      const py::gil_scoped_acquire lock;
+      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+      if (!callback.is_none()) callback(stage, done, total);
+    }
+    next = Clock::now() + kInterval;  // from its end: a slow callback must not slow the job down
   };
 }
 

@@ -231,6 +231,18 @@ def test_fit_finds_the_law_that_made_the_data(sources: str) -> None:
         assert each["observed"] == pytest.approx(each["predicted"], abs=0.02)
 
 
+def test_observations_count_by_their_weight() -> None:
+    """A kind of text with long answers would drown the others."""
+    rows = np.zeros(4000, OBSERVATION)
+    rows["log_p"] = -1.0
+    rows["is_accepted"][:1000] = True  # half of the first 2000, none of the others
+    weights = np.repeat([2.0, 0.0], 2000)
+    model = fit(rows, levels=1, order=1, context_order=1, weights=weights)["none"]
+    assert predicted(model, rows[:1])[0] == pytest.approx(0.5, abs=0.01)
+    model = fit(rows, levels=1, order=1, context_order=1)["none"]
+    assert predicted(model, rows[:1])[0] == pytest.approx(0.25, abs=0.01)
+
+
 def seen(*rows: tuple[int, float, bool]) -> np.ndarray:
     """Candidates of level 0 by position: the head's probability, and whether it was accepted."""
     made = np.zeros(len(rows), OBSERVATION)

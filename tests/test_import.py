@@ -53,7 +53,7 @@ import sys, time
 from dart import ngram
 def progress(stage, done, total):
     print(stage, flush=True)
-    time.sleep(0.15)
+    time.sleep(0.02)
 ngram._core.import_trie(*sys.argv[1:], exact=False, bits=8, memory=4000, progress=progress,
                         notice=lambda text: None)
 """
@@ -119,7 +119,7 @@ def test_peak_memory(tmp_path: Path) -> None:
 def test_ctrl_c_stops_within_a_second(tmp_path: Path) -> None:
     """Prevents an hour of waiting for a job that was given up."""
     source = make_trie(tmp_path / "x.trie", documents=400)
-    slow = KILLED.replace("time.sleep(0.15)", "pass").replace("progress=progress", "progress=None")
+    slow = KILLED.replace("time.sleep(0.02)", "pass").replace("progress=progress", "progress=None")
     with python("print('ready', flush=True)\n" + slow, source, tmp_path / "x.ngram") as process:
         assert process.stdout is not None
         while not (tmp_path / "x.ngram.import/state").exists():

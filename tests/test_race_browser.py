@@ -247,12 +247,13 @@ def test_presets_fill_in_the_form_and_say_why(opened, url):
 
 def test_a_link_brings_the_form_along(opened, url):
     """A race worth showing is one that can be sent."""
-    fields = {"prompt": "a story & more <b>", "decoders": "dart,baseline", "mode": "back_to_back",
-              "temperature": "0.5", "seed": "7", "ngram": "context",
-              "score": "upstream"}  # fmt: skip
+    fields = {
+        "prompt": "a story & more <b>", "decoders": "dart,baseline", "mode": "back_to_back",
+        "temperature": "0.5", "seed": "7", "ngram": "context", "score": "upstream",
+    }  # fmt: skip
     page = opened(f"{url}?{urlencode(fields)}", permissions=["clipboard-read", "clipboard-write"])
     page.wait_for_function(
-        "document.querySelector('#prompt textarea').value === 'a story & more <b>'"
+        "document.querySelector('#prompt textarea')?.value === 'a story & more <b>'"
     )
     page.wait_for_selector("#panes label:has-text('EAGLE3'):not(.selected)")
     page.click("#copy-link")

@@ -130,14 +130,22 @@ def _observe_level(
 
 
 def fit(
-    observed: Observations, *, levels: int, order: int, context_order: int
+    observed: Observations,
+    *,
+    levels: int,
+    order: int,
+    context_order: int,
+    weights: NDArray[np.float64] | None = None,
 ) -> dict[str, AcceptanceModel]:
     """The models for all choices of n-gram sources.
 
     order, context_order  of the two stores
+    weights               of the observations [R], about 1 in the mean; None: they are 1
     """
+    if weights is None:
+        weights = np.ones(len(observed))
     return {
-        name: _fit_one(observed, levels, has_store * order, has_context * context_order)
+        name: _fit_one(observed, weights, levels, has_store * order, has_context * context_order)
         for name, has_store, has_context in (
             ("static", True, False),
             ("context", False, True),
@@ -148,7 +156,11 @@ def fit(
 
 
 def _fit_one(
-    observed: Observations, levels: int, order: int, context_order: int
+    observed: Observations,
+    weights: NDArray[np.float64],
+    levels: int,
+    order: int,
+    context_order: int,
 ) -> AcceptanceModel:
     """A logistic regression per level, drawn towards the head's own odds."""
     lengths = max(1, order)
@@ -158,14 +170,16 @@ def _fit_one(
     prior[0 : 3 * lengths : 3] = -np.log(ODDS_SCALE)
     prior[1 : 3 * lengths : 3] = 1.0
     for level in range(levels):
-        some = observed[observed["level"] == level]
+        here = observed["level"] == level
         if context_order == 0:
-            some = some[~some["is_opened"]]
-        weights = _logistic(_features(some, order, context_order), some["is_accepted"], prior)
-        coefficients[level] = weights[: 3 * lengths].reshape(lengths, 3)
+            here &= ~observed["is_opened"]
+        some = observed[here]
+        features = _features(some, order, context_order)
+        found = _logistic(features, some["is_accepted"], weights[here], prior)
+        coefficients[level] = found[: 3 * lengths].reshape(lengths, 3)
         if context_order > 0:
-            context[level, 1:, :2] = weights[3 * lengths : -1].reshape(-1, 2)
-            context[level, 1:, 2] = weights[-1]
+            context[level, 1:, :2] = found[3 * lengths : -1].reshape(-1, 2)
+            context[level, 1:, 2] = found[-1]
     return AcceptanceModel(coefficients, context if context_order > 0 else None)
 
 
@@ -191,21 +205,25 @@ def _log_odds(some: Observations) -> NDArray[np.float32]:
 
 
 def _logistic(
-    features: NDArray[Any], labels: NDArray[Any], prior: NDArray[Any], pull: float = 2.0
+    features: NDArray[Any],
+    labels: NDArray[Any],
+    weights: NDArray[Any],
+    prior: NDArray[Any],
+    pull: float = 2.0,
 ) -> NDArray[Any]:
     """Newton's method on the log-likelihood with a Gaussian prior of precision `pull`."""
-    weights = prior.copy()
+    found = prior.copy()
     for _ in range(50):
-        z = np.clip(features @ weights, -30, 30)
+        z = np.clip(features @ found, -30, 30)
         share = 1 / (1 + np.exp(-z))
-        gradient = features.T @ (labels - share) - pull * (weights - prior)
-        curvature = (features * (share * (1 - share))[:, None]).T @ features
+        gradient = features.T @ (weights * (labels - share)) - pull * (found - prior)
+        curvature = (features * (weights * share * (1 - share))[:, None]).T @ features
         curvature += pull * np.eye(len(prior))
         change = np.linalg.solve(curvature, gradient)
-        weights = weights + change * min(1.0, 2.0 / (np.abs(change).max() + 1e-12))
+        found = found + change * min(1.0, 2.0 / (np.abs(change).max() + 1e-12))
         if np.abs(change).max() < 1e-7:
             break
-    return weights
+    return found
 
 
 def predicted(model: AcceptanceModel, observed: Observations) -> NDArray[np.float64]:

@@ -15,6 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 from dart.train.dataset import Shard, load_shards, make_shard, read_documents, save_shards
@@ -79,42 +81,57 @@ def run_calibrate(args: argparse.Namespace) -> int:
     assert head is not None
     assert store is not None
     shards = load_shards(args.out / "calibration.npz")
-    fitted_on = _observed(model, shards, is_checked=False)
+    fitted_on, weights = _observed(model, shards, is_checked=False)
     models = fit(
         fitted_on,
         levels=head.config.draft_length + 1,
         order=store.order,
         context_order=DEFAULT_ORDER,
+        weights=weights,
     )
     save_acceptance(args.out / "dart", models)
     models = load_acceptance(args.out / "dart")  # as rounded as it will be used
+    checked_on, _ = _observed(model, shards, is_checked=True)
     report = {
         "command": f"python -m dart train calibrate --seed {args.seed}",
         "texts": {kind: len(shard) for kind, shard in shards.items()},
-        "sources": figures(models, _observed(model, shards, is_checked=True)),
+        "sources": figures(models, checked_on),
     }
     (args.out / "calibration.json").write_text(json.dumps(report, indent=1) + "\n", "utf-8")
     return 0
 
 
-def _observed(model: DartModel, shards: dict[str, Shard], *, is_checked: bool) -> Observations:
-    """What is to be known of the texts that are fitted to, or of the others."""
+def _observed(
+    model: DartModel, shards: dict[str, Shard], *, is_checked: bool
+) -> tuple[Observations, NDArray[np.float64]]:
+    """What is to be known of the texts that are fitted to, or of the others, and its weights.
+
+    All kinds of text weigh the same, however long their answers are.
+    """
     from dart.context_store import DEFAULT_ORDER
     from dart.train.calibrate import observe
 
     assert model.dart_head is not None
     assert model.store is not None
-    texts = [
-        (shard.document(i).tolist(), int(shard.answers[i]))
-        for shard in shards.values()
-        for i in range(len(shard))
-        if (i % _CHECKED == _CHECKED - 1) == is_checked
-    ]
-    progress = tqdm(texts, desc="check" if is_checked else "fit")
-    return observe(
-        model.target, model.dart_head, model.store, progress,
-        top_k=TOP_K, context_order=DEFAULT_ORDER,
-    )  # fmt: skip
+    found = {}
+    for kind, shard in shards.items():
+        chosen = [i for i in range(len(shard)) if (i % _CHECKED == _CHECKED - 1) == is_checked]
+        texts = [(shard.document(i).tolist(), int(shard.answers[i])) for i in chosen]
+        if not texts:
+            continue
+        progress = tqdm(texts, desc=f"{kind} to {'check' if is_checked else 'fit'}")
+        found[kind] = observe(
+            model.target, model.dart_head, model.store, progress,
+            top_k=TOP_K, context_order=DEFAULT_ORDER,
+        )  # fmt: skip
+    positions = 0
+    for some in found.values():
+        some["position"] += positions
+        positions = int(some["position"][-1]) + 1
+    observed = np.concatenate([*found.values()])
+    equal = len(observed) / len(found)
+    weights = np.concatenate([np.full(len(some), equal / len(some)) for some in found.values()])
+    return observed, weights
 
 
 def run_plot(args: argparse.Namespace) -> int:
