@@ -159,7 +159,7 @@ def test_a_small_disk_is_told_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("memory", [0, (64 << 20) - 1])
 def test_too_little_memory_is_refused(tmp_path: Path, memory: int) -> None:
     """Prevents a bound that cannot be kept from being promised."""
-    with pytest.raises(ConfigError, match=r"at least 67108864 \(64M\)"):
+    with pytest.raises(ConfigError, match=r"expected 67108864 \(64M\) or more"):
         ngram.import_trie(tmp_path / "x.trie", tmp_path / "x.ngram", memory=memory)
 
 
