@@ -15,6 +15,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } catch (const dart::FormatError&) {
     return 0;
   }
+  const auto wide = dart::parse_trie(std::as_bytes(std::span(data, size)), "fuzz", true);
+  if (dart::serialize_store(wide, dart::ValueCoding::exact()) !=
+      dart::serialize_store(imported, dart::ValueCoding::exact())) {
+    std::abort();
+  }
   // Outside the try: a store made from an accepted file must open and verify.
   for (const auto coding : {dart::ValueCoding::exact(), dart::ValueCoding::quantised(3)}) {
     const auto image = dart::serialize_store(imported, coding);

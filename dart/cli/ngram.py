@@ -67,9 +67,10 @@ def _import(args: argparse.Namespace) -> int:
     from dart.progress import ProgressLine
 
     name = trie_name(is_small=not args.full)
-    source = resolve(args.source, hub=args.hub, patterns=[name])
-    if source.is_dir():
-        source = source / name
+    source = Path(args.source)
+    if source.suffix != ".trie":  # else a file, there or not, and no name to ask a hub for
+        source = resolve(args.source, hub=args.hub, patterns=[name])
+        source = source / name if source.is_dir() else source
     with ProgressLine(sys.stderr) as progress:
         store = import_trie(
             source,

@@ -56,7 +56,7 @@ class ExternalSorter {
   // `memory_bytes`: for the merge; by default that of the sorter.
   template <typename Visit>
   void finish(const Visit& visit, std::size_t memory_bytes = 0) {
-    if (tiers_.empty() && !thread_.valid()) {
+    if (!thread_.valid() && tiers_.empty()) {  // in this order: the tiers are the thread's
       if (filling_.size > kSmall) {
         in_thread([this] { sort(filling_); });
         join();
