@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from dart.cli import ngram_bench, ngram_build
 from dart.cli.common import Parser, memory_size
