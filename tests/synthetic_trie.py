@@ -6,7 +6,7 @@ its true count, ids in the order of first occurrence, children in no order. So s
 frequencies have the shape of a text's. With the same number and seed it is the same file.
 
 `--check STORE` compares a store imported from it with counts of n-grams of the same text, found by
-scanning it. Needs about 30 bytes of memory per node and takes a second per million.
+scanning it. 5 GB are 145 million nodes and took 6.8 GB of memory and 20 minutes of a busy machine.
 """
 
 from __future__ import annotations
