@@ -232,7 +232,10 @@ def test_fuzzing_seeds_open_alike(path: Path, tmp_path: Path) -> None:
     seed = path.read_bytes()
     store = tmp_path / "seed.ngram"
     store.write_bytes(seed[1 + seed[0] :] if seed else b"")  # behind the inputs of its searches
-    assert outcome(pure, store) == outcome(native.core(), store)
+    ours, theirs = outcome(pure, store), outcome(native.core(), store)
+    # Of two damages either may be met first.
+    refused = "NgramFormatError"
+    assert ours == theirs or (ours.startswith(refused) and theirs.startswith(refused))
 
 
 @pytest.mark.usefixtures("pure_core")
