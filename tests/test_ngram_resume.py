@@ -277,7 +277,7 @@ from dart.__main__ import main
 from dart.cli import ngram_build
 from dart.ngram_build import local_engine
 from dart.ngram_build.text_encoder import TextEncoder
-ngram_build.SHARD_BYTES = 2000
+ngram_build.SHARD_BYTES = {"local": 2000}
 local_engine.SMALLEST_BATCH_BYTES = 1
 encode = TextEncoder.encode
 def slow(self, texts):
@@ -314,7 +314,7 @@ def test_killed_and_started_again(
     os.kill(process.pid, sent)
     assert process.wait(10) == (-signal.SIGKILL if sent == signal.SIGKILL else 130)
     assert not store.exists()
-    monkeypatch.setattr("dart.cli.ngram_build.SHARD_BYTES", 2000)
+    monkeypatch.setattr("dart.cli.ngram_build.SHARD_BYTES", {"local": 2000})
     assert main(command) == 0
     said = capsys.readouterr()
     assert "Going on: " in said.err
