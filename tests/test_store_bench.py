@@ -21,6 +21,7 @@ from dart.bench.store_queries import make_queries
 from dart.config import NGRAM_MEMORY
 from dart.errors import ConfigError
 
+DEMO = Path(__file__).parents[1] / "assets" / "demo" / "ngram" / "demo.ngram"
 LINUX = pytest.mark.skipif(not page_cache.is_supported(), reason="this system does not tell")
 RANDOM = np.random.default_rng(0)
 TEXT = (RANDOM.zipf(1.3, 40_000) % 300).astype(np.int32)
@@ -136,6 +137,7 @@ def test_command(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     for bad, message in (
         (["--searches", "0"], "--searches is 0"),
         (["--text", str(tmp_path / "none")], "is no file"),
+        (["--tokenizer", str(tmp_path)], "holds no tokenizer"),
         (["--json", str(tmp_path / "none" / "x")], "folder does not exist"),
     ):
         assert main(["ngram", "bench", store, *flags, *bad]) == 2
@@ -143,6 +145,12 @@ def test_command(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     text.write_text('{"prompt": 1}\n', encoding="utf-8")
     assert main(["ngram", "bench", store, *flags]) == 2
     assert "line 1: expected a JSON object" in capsys.readouterr().err
+
+
+def test_command_without_a_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents a default text that the command itself cannot read, or that is too short for it."""
+    assert main(["ngram", "bench", str(DEMO), "--passes", "1"]) == 0
+    assert "search, warm" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("memory", NGRAM_MEMORY)

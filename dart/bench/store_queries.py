@@ -41,7 +41,8 @@ def make_queries(
     if places < count or len(known) < candidates:
         raise ConfigError(
             f"the text has {len(text)} tokens, {len(known)} of them distinct; expected at least "
-            f"{count + levels + MAX_ORDER} and {candidates}: give a longer one, or ask for less"
+            f"{count + levels + MAX_ORDER} and {candidates}: give a longer one, or ask for fewer "
+            "searches, levels or candidates"
         )
     common = known[np.argsort(-frequencies, kind="stable")][:candidates]
     order = np.argsort(text[:-levels], kind="stable")

@@ -5,13 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dart.cli.common import add_memory_argument
 from dart.errors import ConfigError
 from dart.ngram import NgramStore
+
+if TYPE_CHECKING:
+    from dart.ngram_build.shards import Shard
+    from dart.ngram_build.text_encoder import TextEncoder
 
 SCHEMA = 1
 _DEMO = Path(__file__).resolve().parents[2] / "assets" / "demo"
@@ -30,8 +37,9 @@ def add_parser(actions: Any) -> None:
     bench.add_argument(
         "--text",
         default=str(_DEMO / "prompts" / "heldout.jsonl"),
-        metavar="FILE",
-        help='a text, or .jsonl of {"text"} or {"messages"} (default: the demo\'s prompts)',
+        metavar="NAME",
+        help="a file, folder, glob or URL, read as `build --input` does, the first 4 million "
+        "characters of it (default: the demo's held-out prompts)",
     )
     bench.add_argument(
         "--tokenizer",
@@ -65,8 +73,11 @@ def run(args: argparse.Namespace) -> int:
     from dart.bench.report import provenance
     from dart.bench.store import measure
     from dart.bench.store_queries import make_queries
+    from dart.ngram_build.shards import list_shards
+    from dart.ngram_build.text_encoder import TextEncoder
 
-    ids = _ids(Path(args.text), args.tokenizer, args.hub)
+    shards = list_shards([args.text])
+    ids = _tokens(shards, TextEncoder.load(args.tokenizer, args.hub))
     queries = make_queries(
         ids, args.searches, levels=args.levels, candidates=args.candidates, seed=args.seed
     )
@@ -132,47 +143,17 @@ def _row(name: str, spread: dict[str, float], unit: str) -> str:
     return f"{name:34} {numbers} {unit}"
 
 
-def _ids(path: Path, tokenizer_name: str, hub: str) -> list[int]:
-    """The first tokens of the text in a file."""
-    from transformers import AutoTokenizer
-
-    from dart.hub import resolve
-
-    if not path.is_file():
-        raise ConfigError(f"--text {path} is no file.")
-    folder = resolve(tokenizer_name, hub=hub, patterns=["tokenizer*", "*.json", "*.txt"])
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{folder} holds no tokenizer that can be loaded: {error}") from error
-    ids: list[int] = []
+def _tokens(shards: Sequence[Shard], encoder: TextEncoder) -> NDArray[np.int32]:
+    """The first ids of a text, int32 [n]."""
+    texts = (text for shard in shards for text in shard.documents(encoder.render))
+    pieces = [np.zeros(0, np.int32)]
     read = 0
-    for text in _texts(path):
-        ids += tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        read += len(text)
-        if read > _LIMIT:
+    for ids, characters, _ in encoder.encode_documents(texts):
+        pieces.append(ids)
+        read += characters
+        if read >= _LIMIT:
             break
-    return ids
-
-
-def _texts(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8") as file:
-        if path.suffix != ".jsonl":
-            yield file.read(_LIMIT)
-            return
-        for number, line in enumerate(file, 1):
-            try:
-                record = json.loads(line)
-                yield (
-                    str(record["text"])
-                    if "text" in record
-                    else "\n".join(message["content"] for message in record["messages"])
-                )
-            except (ValueError, KeyError, TypeError) as error:
-                raise ConfigError(
-                    f"{path}, line {number}: expected a JSON object with text or messages "
-                    f"({error})."
-                ) from error
+    return np.concatenate(pieces)
 
 
 def _write(path: Path, result: dict[str, Any]) -> None:

@@ -91,6 +91,7 @@ def _run(args: argparse.Namespace) -> int:
         check_workers,
     )
     from dart.ngram_build.shards import list_shards
+    from dart.ngram_build.text_encoder import TextEncoder
     from dart.progress import ProgressLine
 
     config = StoreConfig(
@@ -106,7 +107,7 @@ def _run(args: argparse.Namespace) -> int:
     shards = list_shards(
         args.input, text_column=args.text_column, shard_bytes=SHARD_BYTES[args.engine]
     )
-    encoder = _load_encoder(args.tokenizer, args.hub)
+    encoder = TextEncoder.load(args.tokenizer, args.hub)
     start = time.monotonic()
     with ProgressLine(sys.stderr) as progress:
         summary = build_from_shards(
@@ -151,17 +152,3 @@ def _engine(args: argparse.Namespace, workers: int, progress: Progress) -> Engin
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def _load_encoder(name: str, hub: str) -> Any:
-    from transformers import AutoTokenizer
-
-    from dart.hub import resolve
-    from dart.ngram_build.text_encoder import TextEncoder
-
-    folder = resolve(name, hub=hub, patterns=["tokenizer*", "*.json", "*.txt"])
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{folder} holds no tokenizer that can be loaded: {error}") from error
-    return TextEncoder(tokenizer)

@@ -71,7 +71,7 @@ def find_files(names: Iterable[str], is_data: Callable[[str], bool]) -> list[Fil
     for name in names:
         files = list(_files_at_url(name, is_data) if "://" in name else _files_of(name))
         if not files:
-            raise ConfigError(f"--input {name} is no file, nor a folder or pattern that has files.")
+            raise ConfigError(f"{name} is no file, nor a folder or pattern that has files.")
         for file in files:
             found.setdefault(file.path, file)
     return list(found.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dart.errors import ConfigError
+from dart.hub import resolve
 from dart.ngram_build.records import chat_renderer
 
 # Texts handed to the tokenizer at a time: the more, the more memory; fewer cost a few percent.
@@ -35,6 +38,20 @@ class TextEncoder:
             self._backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
             self._backend.no_truncation()
             self._backend.no_padding()
+
+    @classmethod
+    def load(cls, name_or_path: str | os.PathLike[str], hub: str = "huggingface") -> TextEncoder:
+        """The tokenizer of a folder or hub id.
+
+        raises     ConfigError where there is none that can be loaded; as dart.hub.resolve
+        """
+        from transformers import AutoTokenizer
+
+        folder = resolve(name_or_path, hub=hub, patterns=["tokenizer*", "*.json", "*.txt"])
+        try:
+            return cls(AutoTokenizer.from_pretrained(folder, trust_remote_code=False))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{folder} holds no tokenizer that can be loaded: {error}") from error
 
     @property
     def fingerprint(self) -> str:
