@@ -27,7 +27,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +38,7 @@ from app.settings import Settings
 from dart.bench.prompts import read_prompts
 from dart.bench.report import provenance, spread
 from dart.bench.run import rotated, run_benchmark
+from dart.cli.common import add_json_argument, write_json
 from dart.stats import RunStatistics
 from tests.app_process import ROOT, running_app
 from tests.browser import chromium, read_trace, ready_page
@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
     )
     flags.add_argument("--prompts", type=int, default=40, metavar="N", help="of the held-out ones")
     flags.add_argument("--max-new-tokens", type=int, default=256, metavar="N")
-    flags.add_argument("--json", type=Path, metavar="OUT", help="write all figures here")
+    add_json_argument(flags)
     return flags
 
 
@@ -111,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     print(table(result))
     if args.json:
-        args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write_json(args.json, result)
     return 0 if result["identical_texts"] else 1
 
 

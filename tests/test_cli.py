@@ -12,8 +12,9 @@ import pytest
 from dart import pure
 from dart.__main__ import COMMANDS, main
 from dart.cli.chat import Chat, paint, pieces_of
-from dart.cli.common import printable
+from dart.cli.common import printable, write_json
 from dart.decode import Step
+from dart.errors import ConfigError
 from dart.text import TextStream
 
 ROOT = Path(__file__).parents[1]
@@ -231,6 +232,7 @@ def test_bench_writes_its_figures(capsys, flags, tmp_path):
         ["--repeats", "0"],
         ["--limit", "0"],
         ["--json", "no/such/folder/out.json"],
+        ["--json", "."],
         ["--hf-generate", "--temperature", "1"],
         ["--prompts", "absent.jsonl"],
         ["--decoders", "baseline,nope"],
@@ -245,6 +247,22 @@ def test_bench_refuses_before_it_runs(capsys, flags, tmp_path, more):
     prompts = tmp_path / "p.jsonl"
     prompts.write_text('{"prompt": "w5 w9"}\n', encoding="utf-8")
     fails(capsys, "bench", "--prompts", str(prompts), *flags, *more)
+
+
+def test_old_results_survive(tmp_path, monkeypatch):
+    """Prevents half a result in the place of an old one when the disk is full."""
+    out = tmp_path / "out.json"
+    write_json(out, {"runs": 1})
+
+    def full(path, text, **_):
+        path.write_bytes(text[:3].encode())
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(ConfigError, match="cannot be written: .*No space left"):
+        write_json(out, {"runs": 2})
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+    assert json.loads(out.read_text("utf-8")) == {"runs": 1}
 
 
 def test_ngram_build_and_info(capsys, conformance, tmp_path):

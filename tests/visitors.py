@@ -11,7 +11,6 @@ its own, on the embedded model.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import threading
 import time
@@ -20,7 +19,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooLate
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import gradio_client
@@ -29,6 +27,7 @@ from gradio_client.utils import QueueError
 
 from dart.bench.prompts import read_prompts
 from dart.bench.report import provenance, spread
+from dart.cli.common import add_json_argument, write_json
 from tests.app_process import ROOT, RunningApp, running_app
 from tests.page_session import PageSession, RefusedError
 
@@ -263,7 +262,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags.add_argument("--visitors", type=int, default=10, metavar="N")
     flags.add_argument("--seconds", type=float, default=120.0, metavar="S")
     flags.add_argument("--max-new-tokens", type=int, default=64, metavar="N")
-    flags.add_argument("--json", type=Path, metavar="OUT", help="write all figures here")
+    add_json_argument(flags)
     args = flags.parse_args(argv)
     prompts = [prompt.messages[0]["content"].strip() for prompt in read_prompts(PROMPTS)]
     if not 1 <= args.visitors <= len(prompts) // PROMPTS_EACH:
@@ -304,7 +303,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     print(table(result))
     if args.json:
-        args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write_json(args.json, result)
     return 1 if found else 0
 
 

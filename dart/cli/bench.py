@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dart.bench.variants import Variant, read_variant
 from dart.cli.common import (
     Parser,
+    add_json_argument,
     add_model_arguments,
     add_sampling_arguments,
     encode_messages,
     load_model,
     stream_options,
+    write_json,
 )
 from dart.errors import CheckpointError, ConfigError
 
@@ -56,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="also time transformers' own generate on a stock copy of the model (greedy only)",
     )
-    made.add_argument("--json", metavar="OUT", help="write all figures and their provenance here")
+    add_json_argument(made)
     add_sampling_arguments(made, max_new_tokens=256)
     add_model_arguments(made)
     return made
@@ -100,7 +99,7 @@ def main(argv: Sequence[str]) -> int:
             "settings": settings,
             "provenance": provenance(["bench", *argv]),
         }
-        _write(Path(args.json), result)
+        write_json(args.json, result)
     return 0
 
 
@@ -118,8 +117,6 @@ def _check(args: argparse.Namespace) -> dict[str, Variant]:
             raise ConfigError(f"{flag} is {value}; expected at least {least}.")
     if args.hf_generate and args.temperature > 0:
         raise ConfigError("--hf-generate compares greedy texts; leave --temperature at 0.")
-    if args.json and not Path(args.json).absolute().parent.is_dir():
-        raise ConfigError(f"--json {args.json}: its folder does not exist.")
     return {name: read_variant(name) for name in names}
 
 
@@ -153,14 +150,3 @@ def _stock(model: DartModel) -> Decode:
     except (OSError, ValueError) as error:
         raise CheckpointError(f"--hf-generate cannot load the stock copy: {error}") from error
     return stock_generate(copy.eval(), target.eos_token_ids)
-
-
-def _write(path: Path, result: dict[str, Any]) -> None:
-    """All or nothing: an old result is not lost to half of a new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise ConfigError(f"--json {path} cannot be written: {error}") from error

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from dart.config import NGRAM_MEMORY, NGRAM_SOURCES, SCORES
@@ -93,6 +96,39 @@ def add_sampling_arguments(parser: argparse.ArgumentParser, max_new_tokens: int)
     group.add_argument(
         "--template-name", metavar="NAME", help="chat template (default: the tokenizer's own)"
     )
+
+
+def add_json_argument(parser: argparse.ArgumentParser) -> None:
+    """Add --json OUT for `write_json`; what can never be written is refused before any work."""
+    parser.add_argument(
+        "--json",
+        type=_new_file,
+        metavar="OUT",
+        help="write all figures and their provenance here",
+    )
+
+
+def _new_file(text: str) -> Path:
+    path = Path(text)
+    if not path.absolute().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text}: its folder does not exist")
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a folder; expected the name of a file")
+    return path
+
+
+def write_json(path: Path, result: Mapping[str, Any]) -> None:
+    """All or nothing: an old result is not lost to half of a new one.
+
+    raises  ConfigError where it cannot be written
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ConfigError(f"--json {path} cannot be written: {error}") from error
 
 
 def memory_size(text: str) -> int:

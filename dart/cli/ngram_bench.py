@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dart.cli.common import add_memory_argument
+from dart.cli.common import add_json_argument, add_memory_argument, write_json
 from dart.errors import ConfigError
 from dart.ngram import NgramStore
 
@@ -56,7 +55,7 @@ def add_parser(actions: Any) -> None:
     bench.add_argument("--tree-size", type=int, default=60, metavar="N", help="default 60")
     bench.add_argument("--seed", type=int, default=0, help="of the places in the text")
     add_memory_argument(bench)
-    bench.add_argument("--json", metavar="OUT", help="write all figures and their provenance here")
+    add_json_argument(bench)
     bench.set_defaults(run=run)
 
 
@@ -66,8 +65,6 @@ def run(args: argparse.Namespace) -> int:
         if getattr(args, name) < 1:
             flag = "--" + name.replace("_", "-")
             raise ConfigError(f"{flag} is {getattr(args, name)}; expected at least 1.")
-    if args.json and not Path(args.json).absolute().parent.is_dir():
-        raise ConfigError(f"--json {args.json}: its folder does not exist.")
     NgramStore.open(args.path)  # what is no store is refused before a text is read
     load_before = os.getloadavg()
     from dart.bench.report import provenance
@@ -99,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
             "load_average": {"before": load_before, "after": os.getloadavg()},
             "provenance": provenance(args.command),
         }
-        _write(Path(args.json), result)
+        write_json(args.json, result)
     return 0
 
 
@@ -154,14 +151,3 @@ def _tokens(shards: Sequence[Shard], encoder: TextEncoder) -> NDArray[np.int32]:
         if read >= _LIMIT:
             break
     return np.concatenate(pieces)
-
-
-def _write(path: Path, result: dict[str, Any]) -> None:
-    """All or nothing: an old result is not lost to half of a new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise ConfigError(f"--json {path} cannot be written: {error}") from error
