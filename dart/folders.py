@@ -22,11 +22,16 @@ def only_one(
 ) -> Iterator[None]:
     """Hold a lock file; it is free again when its holder is gone, however it went.
 
+    A system without such locks (Windows) lets everybody in: files made under it must appear whole.
+
     on_wait  called once if another process holds it
     raises   TimeoutError where that one has held it for so many seconds; OSError
     """
-    import fcntl  # here: systems without it have no use for this function either
-
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
     with path.open("w") as file:
         deadline = time.monotonic() + seconds
         while True:
@@ -34,7 +39,7 @@ def only_one(
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError as error:
-                if time.monotonic() > deadline:
+                if time.monotonic() >= deadline:
                     raise TimeoutError(f"{path} is held by another process") from error
             if on_wait is not None:
                 on_wait()

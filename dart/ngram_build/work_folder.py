@@ -11,11 +11,12 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from dart.errors import CheckpointError, ConfigError
+from dart.folders import only_one
 from dart.ngram_build.steps import Counted, has_levels
 
 VERSION = 1  # of the manifest and of the files
@@ -45,7 +46,7 @@ class WorkFolder:
         try:
             path.mkdir(exist_ok=True)
             _refuse_foreign(path)
-            with _lock(path / "lock"):
+            with _only_one_in(path):
                 folder = cls(path, shards)
                 folder._begin({"version": VERSION, "job": dict(job), "shards": list(shards)})
                 yield folder
@@ -175,7 +176,7 @@ def discard(destination: str | os.PathLike[str]) -> None:
     path = folder_of(destination)
     if path.is_dir():
         _refuse_foreign(path)
-        with _lock(path / "lock"):
+        with _only_one_in(path):
             shutil.rmtree(path)
 
 
@@ -238,18 +239,12 @@ def _shown(value: Any) -> str:
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """Hold a lock file; it is free again when its holder is gone, however it went."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: the user must know
-        yield
-        return
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+def _only_one_in(path: Path) -> Iterator[None]:
+    with ExitStack() as stack:
+        try:  # around taking the lock alone: work under it may time out for reasons of its own
+            stack.enter_context(only_one(path / "lock", seconds=0))
+        except TimeoutError as error:
             raise ConfigError(
-                f"another process is working in {path.parent}; wait for it or stop it."
+                f"another process is working in {path}; wait for it or stop it."
             ) from error
         yield
