@@ -12,6 +12,8 @@ from typing import TextIO
 
 # Told now and then (stage, done, total), both in the same unit, whichever; may raise to stop.
 Progress = Callable[[str, float, float], None]
+# Likewise, with a word about what was done last.
+DetailedProgress = Callable[[str, float, float, str], None]
 
 _REDRAW_SECONDS = 0.2  # on a terminal
 _LINE_SECONDS = 10.0  # elsewhere, and whenever the stage changes after a second
@@ -19,7 +21,7 @@ _WIDTH = 78
 
 
 class ProgressLine:
-    """A Progress that writes `[ 42%] stage, 1:23 left`.
+    """A Progress that writes `[ 42%] stage, 1:23 left`, then a detail where one is told.
 
     Leave its `with` block, or call `close`, to end the line. What a resumed job had done before
     does not count for its speed. A job that is over within a second leaves no trace but on a
@@ -34,7 +36,7 @@ class ProgressLine:
         self._last_stage = ""
         self._is_open = False  # the line on the terminal
 
-    def __call__(self, stage: str, done: float, total: float) -> None:
+    def __call__(self, stage: str, done: float, total: float, detail: str = "") -> None:
         """Tell it, unless that was done a moment ago."""
         now = self._clock()
         if self._first is None:
@@ -49,6 +51,7 @@ class ProgressLine:
         self._last_time, self._last_stage = now, stage
         share = min(done / total, 1.0) if total > 0 else 1.0
         line = f"[{100 * share:3.0f}%] {stage}{self._left(now, done, total)}"
+        line += f"; {detail}" if detail else ""
         if self._is_terminal:
             self._stream.write(f"\r{line[:_WIDTH]:<{_WIDTH}}")
             self._is_open = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 
@@ -11,7 +10,7 @@ import torch
 
 from dart.bench.prompts import read_prompts
 from dart.bench.report import provenance, summarize, table
-from dart.bench.run import Progress, Run, rotated, run_benchmark, stock_generate
+from dart.bench.run import Run, rotated, run_benchmark, stock_generate
 from dart.bench.variants import Variant, read_variant
 from dart.config import GenerationConfig
 from dart.decode import Step, generate
@@ -180,15 +179,21 @@ def test_decoders_take_turns():
         return decode
 
     decoders = {name: decoder(name) for name in "abc"}
-    stream = io.StringIO()
+    told: list[tuple[str, float, float, str]] = []
     runs = run_benchmark(
-        decoders, [[1], [2]], max_new_tokens=50, repeats=2, progress=Progress(12, stream)
+        decoders,
+        [[1], [2]],
+        max_new_tokens=50,
+        repeats=2,
+        progress=lambda *words: told.append(words),
     )
     assert calls[:3] == [("a", 32), ("b", 32), ("c", 32)]  # the warm-up, shorter
     assert [name for name, _ in calls[3:]] == list("abc" + "bca" + "bca" + "cab")
     assert {count for _, count in calls[3:]} == {50}
     assert [(r.prompt, r.repeat) for r in runs[::3]] == [(0, 0), (1, 0), (0, 1), (1, 1)]
-    assert "[12/12]" in stream.getvalue()
+    assert {stage for stage, *_ in told} == {"decoding"}
+    assert [(done, total) for _, done, total, _ in told] == [(done, 12) for done in range(13)]
+    assert [detail[:7] for *_, detail in told[:3]] == ["", "a: tau ", "b: tau "]
     assert rotated(["x", "y"], 3) == ["y", "x"]
 
 

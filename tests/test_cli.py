@@ -195,7 +195,7 @@ def test_info_json(capsys, flags):
     assert facts["model"]["eagle3_head_parameters"] > 0
 
 
-def test_bench_writes_its_figures(capsys, flags, tmp_path):
+def test_bench_writes_its_figures(capsys, flags, tmp_path, monkeypatch):
     """Prevents a result file without the figures, the identity or the provenance."""
     prompts = tmp_path / "p.jsonl"
     prompts.write_text('{"prompt": "w5 w9"}\n{"prompt": "w20 w31 w7"}\n', encoding="utf-8")
@@ -205,10 +205,15 @@ def test_bench_writes_its_figures(capsys, flags, tmp_path):
     more.write_text('{"prompt": "w8", "task": "other"}\n', encoding="utf-8")
     argv += ["--prompts", str(prompts), str(more)]
     argv += ["--max-new-tokens", "24", "--json", str(out), "--hf-generate", *flags]
+    monkeypatch.setattr("dart.progress._REDRAW_SECONDS", 0.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main(argv) == 0
     captured = capsys.readouterr()
     assert "speedup" in captured.out
-    assert "[15/15]" in captured.err
+    drawn = captured.err.split("\r")
+    assert drawn[-1].startswith("[100%] decoding")
+    assert "tokens/s" in drawn[-1]
+    assert drawn[-1].endswith("\n")
     result = json.loads(out.read_text(encoding="utf-8"))
     names = {"baseline", "dart", "dart:context:upstream:9", "eagle3", "hf_generate"}
     assert set(result["decoders"]) == names

@@ -54,6 +54,20 @@ def test_a_terminal_has_one_line() -> None:
     assert all(len(piece) == 79 for piece in pieces if piece)
 
 
+def test_a_new_detail_is_no_new_stage() -> None:
+    """Prevents a line a second in the log of a benchmark, whose details change with every text."""
+    stream, clock = io.StringIO(), Clock()
+    with ProgressLine(stream, clock) as progress:
+        for second in range(25):
+            clock.now = 100.0 + second
+            progress("decoding", second, 100, f"dart: {second} tokens/s")
+    assert stream.getvalue().splitlines() == [
+        "[  1%] decoding, 1:39 left; dart: 1 tokens/s",
+        "[ 11%] decoding, 1:29 left; dart: 11 tokens/s",
+        "[ 21%] decoding, 1:19 left; dart: 21 tokens/s",
+    ]
+
+
 def test_a_resumed_job_knows_its_speed() -> None:
     """Prevents an estimate that counts what an earlier run has done as done in no time."""
     assert run(io.StringIO(), [0, 50.0], before=80)[1] == "[ 81%] sorting, 15:50 left\n"

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
+from dart.progress import DetailedProgress
 from dart.stats import RunStatistics
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 BASELINE = "baseline"
 _WARM_UP_TOKENS = 32
-_PROGRESS_SECONDS = 10.0  # between two lines where stderr is no terminal
 
 Decode = Callable[[list[int], int], "Iterator[Step]"]  # prompt ids, most new tokens
 
@@ -46,29 +46,38 @@ def run_benchmark(
     max_new_tokens: int,
     repeats: int = 1,
     warm_up: int = 1,
-    progress: Progress | None = None,
+    progress: DetailedProgress | None = None,
 ) -> list[Run]:
     """Decode every prompt with every decoder, `repeats` times over.
 
     Before the clock counts, every decoder runs on the first `warm_up` prompts. The decoders take
     turns at each prompt, and who begins rotates, so that a machine that slows down or speeds up
     favours none of them.
+
+    progress  told how many texts are done, with the speed of the last one
     """
     names = list(decoders)
     for ids in prompt_ids[:warm_up]:
         for name in names:
             for _ in decoders[name](ids, min(max_new_tokens, _WARM_UP_TOKENS)):
                 pass
-    runs = []
+    runs: list[Run] = []
+    tell = progress or (lambda *_: None)
+    total = len(names) * len(prompt_ids) * repeats
+    tell("decoding", 0, total, "")
     with _quiet_collector():
         for repeat in range(repeats):
             for prompt, ids in enumerate(prompt_ids):
                 gc.collect()
                 for name in rotated(names, prompt + repeat):
                     runs.append(_run(decoders[name], ids, max_new_tokens, prompt, repeat, name))
-                    if progress is not None:
-                        progress.advance(runs[-1])
+                    tell("decoding", len(runs), total, _in_short(runs[-1]))
     return runs
+
+
+def _in_short(run: Run) -> str:
+    tau, rate = run.statistics.tau or 0.0, run.statistics.tokens_per_second or 0.0
+    return f"{run.decoder}: tau {tau:.2f}, {rate:.1f} tokens/s"
 
 
 def rotated(names: Sequence[str], by: int) -> list[str]:
@@ -100,34 +109,6 @@ def _quiet_collector() -> Iterator[None]:
         gc.unfreeze()
         if was_on:
             gc.enable()
-
-
-class Progress:
-    """How far the benchmark is and how long it will take, on one line that is written over."""
-
-    def __init__(self, total: int, stream: TextIO) -> None:
-        self._total, self._stream, self._done = total, stream, 0
-        self._start = self._last = time.monotonic()
-
-    def advance(self, run: Run) -> None:
-        """One more text is done."""
-        self._done += 1
-        now = time.monotonic()
-        is_terminal = self._stream.isatty()
-        is_last = self._done == self._total
-        if not (is_terminal or is_last or now - self._last >= _PROGRESS_SECONDS):
-            return
-        self._last = now
-        left = (now - self._start) / self._done * (self._total - self._done)
-        tau, rate = run.statistics.tau or 0.0, run.statistics.tokens_per_second or 0.0
-        line = (
-            f"[{self._done}/{self._total}] {run.decoder}: tau {tau:.2f}, {rate:.1f} tokens/s, "
-            f"{left // 60:.0f}:{left % 60:02.0f} left"
-        )
-        self._stream.write(
-            f"\r{line:<70}" + ("\n" if is_last else "") if is_terminal else line + "\n"
-        )
-        self._stream.flush()
 
 
 def stock_generate(model: Any, eos_token_ids: Sequence[int]) -> Decode:

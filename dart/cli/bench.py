@@ -70,19 +70,22 @@ def main(argv: Sequence[str]) -> int:
     prompts = [prompt for path in args.prompts for prompt in read_prompts(path, args.limit)]
     model = load_model(args)
     from dart.bench.report import SCHEMA, provenance, summarize, table
-    from dart.bench.run import Progress, run_benchmark
+    from dart.bench.run import run_benchmark
+    from dart.progress import ProgressLine
 
     decoders = {name: _decode(model, each, args) for name, each in variants.items()}
     if args.hf_generate:
         decoders[STOCK] = _stock(model)
-    runs = run_benchmark(
-        decoders,
-        [encode_messages(model, prompt.messages, args.template_name) for prompt in prompts],
-        max_new_tokens=args.max_new_tokens,
-        repeats=args.repeats,
-        warm_up=args.warm_up,
-        progress=Progress(len(prompts) * args.repeats * len(decoders), sys.stderr),
-    )
+    prompt_ids = [encode_messages(model, prompt.messages, args.template_name) for prompt in prompts]
+    with ProgressLine(sys.stderr) as progress:
+        runs = run_benchmark(
+            decoders,
+            prompt_ids,
+            max_new_tokens=args.max_new_tokens,
+            repeats=args.repeats,
+            warm_up=args.warm_up,
+            progress=progress,
+        )
     summary = summarize(
         runs, [prompt.name for prompt in prompts], [prompt.task for prompt in prompts]
     )
