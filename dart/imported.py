@@ -28,26 +28,35 @@ def trie_name(*, is_small: bool) -> str:
 
 
 def find_source(
-    name_or_path: str | os.PathLike[str], *, is_small: bool = True, hub: str = "huggingface"
+    name_or_path: str | os.PathLike[str],
+    *,
+    is_small: bool = True,
+    hub: str = "huggingface",
+    only_trie: bool = False,
 ) -> Path:
     """The store or `.trie` that a file, a folder or a hub id stands for; downloaded if need be.
 
-    is_small  small.trie rather than full.trie of a folder without a store
-    raises    CheckpointError where the folder holds neither; as dart.hub.resolve
+    The name of a `.trie` file stands for itself, whether the file is there or not.
+
+    is_small   small.trie rather than full.trie of a folder without a store
+    only_trie  stores beside it will not do
+    raises     CheckpointError where the folder holds nothing of that; as dart.hub.resolve
     """
+    path = Path(name_or_path).expanduser()
+    if path.suffix == ".trie":
+        return path
     wanted = trie_name(is_small=is_small)
-    source = resolve(name_or_path, hub=hub, patterns=[wanted, "*.ngram"])
+    source = resolve(name_or_path, hub=hub, patterns=[wanted] if only_trie else [wanted, "*.ngram"])
     if not source.is_dir():
         return source
-    stores = sorted(source.glob("*.ngram"))
+    stores = [] if only_trie else sorted(source.glob("*.ngram"))
     if len(stores) > 1:
         names = ", ".join(store.name for store in stores)
         raise CheckpointError(f"{source} holds several stores ({names}); name one of them.")
     found = stores[0] if stores else source / wanted
     if not found.is_file():
-        raise CheckpointError(
-            f"{name_or_path} holds neither a .ngram store nor {wanted}; expected one of them."
-        )
+        lacks = f"no {wanted}" if only_trie else f"neither a .ngram store nor {wanted}"
+        raise CheckpointError(f"{name_or_path} holds {lacks}; name a folder that does, or a file.")
     return found
 
 

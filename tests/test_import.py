@@ -290,7 +290,28 @@ def test_command_takes_hub_names(
     capsys.readouterr()
     assert main(["ngram", "import", "owner/ngrams", "c.ngram", "--memory", "10M"]) == 2
     assert "expected 67108864 (64M) or more" in capsys.readouterr().err
-    assert main(["ngram", "import", str(tmp_path / "cache"), "c.ngram"]) == 2
+
+
+def test_command_takes_the_trie_of_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents a store from being imported for the trie beside it, and a hub asked for a file."""
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", pytest.fail)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    source = make_trie(folder / "small.trie")
+    store = ngram.import_trie(source, folder / "one.ngram")
+    assert main(["ngram", "import", str(folder), str(tmp_path / "x.ngram")]) == 0
+    assert (tmp_path / "x.ngram").read_bytes() == Path(store.path).read_bytes()
+    capsys.readouterr()
+    source.unlink()
+    (folder / "two.ngram").touch()
+    for given, words in (
+        (folder, "folder holds no small.trie; name"),
+        ("owner/absent.trie", "absent.trie"),
+    ):
+        assert main(["ngram", "import", str(given), str(tmp_path / "y.ngram")]) == 2
+        assert words in capsys.readouterr().err
 
 
 def test_progress_ends_and_never_goes_back(tmp_path: Path) -> None:

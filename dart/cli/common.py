@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from dart.config import NGRAM_MEMORY, NGRAM_SOURCES, SCORES
 from dart.errors import ConfigError, DeviceError
+from dart.hub import HUBS
 
 if TYPE_CHECKING:
     import torch
@@ -46,9 +47,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help="small.trie rather than full.trie where both are published (default: small)",
     )
     add_memory_argument(group)
-    group.add_argument(
-        "--hub", choices=("huggingface", "modelscope"), default="huggingface", help="for hub ids"
-    )
+    add_hub_argument(group)
     group.add_argument(
         "--device",
         help="cpu, cuda, cuda:1, mps, or auto to spread over all GPUs (default: a GPU if present)",
@@ -56,6 +55,11 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--dtype", choices=DTYPES, help="of the target (default: float32 on a CPU, else its own)"
     )
+
+
+def add_hub_argument(group: Any) -> None:
+    """Add the flag that says whose repositories hub ids are."""
+    group.add_argument("--hub", choices=HUBS, default=HUBS[0], help="for hub ids")
 
 
 def add_memory_argument(group: Any) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from dart.cli import ngram_bench, ngram_build
-from dart.cli.common import Parser, memory_size
-from dart.cli.ngram_facts import add_precision, show
-from dart.hub import HUBS
+from dart.cli.common import Parser, add_hub_argument
+from dart.cli.ngram_facts import add_memory, add_precision, show
 
 
 def parser() -> argparse.ArgumentParser:
@@ -31,17 +29,13 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="of a folder or repository full.trie, not small.trie",
     )
-    imported.add_argument(
-        "--memory",
-        type=memory_size,
-        default=4 << 30,
-        metavar="SIZE",
-        help="what the process may take beyond the interpreter, such as 512M or 4G, at least 64M "
-        "(default 4G); a file that needs more is taken apart in FILE.import, which takes about as "
-        "much room as the .trie file and is removed at the end. Stopped or killed, the same "
-        "command goes on",
+    add_memory(
+        imported,
+        "what the process may take beyond the interpreter; a file that needs more is taken apart "
+        "in FILE.import, which takes about as much room as the .trie file and is removed at the "
+        "end. Stopped or killed, the same command goes on",
     )
-    imported.add_argument("--hub", choices=HUBS, default=HUBS[0], help="for hub ids")
+    add_hub_argument(imported)
     imported.set_defaults(run=_import)
 
     info = actions.add_parser("info", help="show what a store holds")
@@ -62,16 +56,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _import(args: argparse.Namespace) -> int:
-    from dart.hub import resolve
-    from dart.imported import trie_name
+    from dart.imported import find_source
     from dart.ngram import import_trie
     from dart.progress import ProgressLine
 
-    name = trie_name(is_small=not args.full)
-    source = Path(args.source)
-    if source.suffix != ".trie":  # else a file, there or not, and no name to ask a hub for
-        source = resolve(args.source, hub=args.hub, patterns=[name])
-        source = source / name if source.is_dir() else source
+    source = find_source(args.source, is_small=not args.full, hub=args.hub, only_trie=True)
     with ProgressLine(sys.stderr) as progress:
         store = import_trie(
             source,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dart.cli.common import add_json_argument, add_memory_argument, write_json
+from dart.cli.common import add_hub_argument, add_json_argument, add_memory_argument, write_json
 from dart.errors import ConfigError
 from dart.ngram import NgramStore
 
@@ -46,7 +46,7 @@ def add_parser(actions: Any) -> None:
         metavar="NAME",
         help="the store's: a folder or hub id (default: the demo's)",
     )
-    bench.add_argument("--hub", choices=("huggingface", "modelscope"), default="huggingface")
+    add_hub_argument(bench)
     bench.add_argument("--searches", type=int, default=1000, metavar="N", help="default 1000")
     bench.add_argument("--passes", type=int, default=5, metavar="N", help="over all (default 5)")
     bench.add_argument("--levels", type=int, default=8, metavar="N", help="default 8")

@@ -7,8 +7,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from dart.cli.common import memory_size
-from dart.cli.ngram_facts import add_precision, show
+from dart.cli.common import add_hub_argument
+from dart.cli.ngram_facts import add_memory, add_precision, show
 from dart.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def add_parser(actions: Any) -> None:
         "--skip-broken", action="store_true", help="leave out what cannot be read, and count it"
     )
     build.add_argument("--tokenizer", required=True, metavar="NAME", help="folder or hub id")
-    build.add_argument("--hub", choices=("huggingface", "modelscope"), default="huggingface")
+    add_hub_argument(build)
     build.add_argument("--order", type=int, default=3, help="longest n-gram (default 3)")
     build.add_argument(
         "--min-count",
@@ -50,13 +50,10 @@ def add_parser(actions: Any) -> None:
     )
     build.add_argument("--output", required=True, metavar="FILE", help="the store to write")
     add_precision(build)
-    build.add_argument(
-        "--memory",
-        type=memory_size,
-        default="4G",
-        metavar="SIZE",
-        help="for counting, merging and encoding, all threads together; the interpreter with the "
-        "tokenizer and the texts at hand come on top, some 400M (default 4G)",
+    add_memory(
+        build,
+        "for counting, merging and encoding, all threads together; the interpreter with the "
+        "tokenizer and the texts at hand come on top, some 400M",
     )
     build.add_argument("--workers", type=int, metavar="N", help="threads (default: all cores)")
     build.add_argument(

@@ -1,4 +1,4 @@
-"""What the `ngram` commands have in common: the flags of the values, the facts of a store."""
+"""What the `ngram` commands have in common: flags of the values and memory, facts of a store."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from dart.cli.common import memory_size
+from dart.ngram_build.config import DEFAULT_MEMORY, MIN_MEMORY
 
 if TYPE_CHECKING:
     from dart.ngram import NgramStore
@@ -17,6 +20,18 @@ def add_precision(action: argparse.ArgumentParser) -> None:
     action.add_argument("--exact", action="store_true", help="keep counts, not probabilities")
     action.add_argument(
         "--bits", type=int, default=8, help="of a rounded probability, 2 to 8 (default 8)"
+    )
+
+
+def add_memory(action: argparse.ArgumentParser, what_for: str) -> None:
+    """Add --memory, a bound in bytes."""
+    action.add_argument(
+        "--memory",
+        type=memory_size,
+        default=DEFAULT_MEMORY,
+        metavar="SIZE",
+        help=f"{what_for} (such as 512M; at least {MIN_MEMORY >> 20}M, default "
+        f"{DEFAULT_MEMORY >> 30}G)",
     )
 
 
