@@ -12,8 +12,8 @@ from dart.errors import ConfigError
 
 # Where DART's search reads n-grams: the store file, the text itself, both, or nowhere.
 NGRAM_SOURCES = ("static", "context", "both", "none")
-# How an n-gram store is kept in memory: see NgramStore.open.
-NGRAM_MEMORY = ("mapped", "preloaded", "locked")
+# How an n-gram store's file is kept in memory: see NgramStore.open.
+NGRAM_RESIDENCE = ("mapped", "preloaded", "locked")
 # What a node's score is: upstream's fixed weights, or the fitted probability of its acceptance.
 SCORES = ("upstream", "fitted")
 GREEDY_BELOW = 1e-5  # temperatures up to this one mean argmax, as upstream has it

@@ -66,22 +66,24 @@ def open_published(
     is_small: bool = True,
     hub: str = "huggingface",
     cache: Path | None = None,
-    memory: str = "mapped",
+    residence: str = "mapped",
 ) -> NgramStore:
     """Open a store, an upstream `.trie`, or a folder or hub repository that holds either.
 
     What was imported from a repository is used from then on without asking the hub: what it had
     downloaded may go. Remove the store from the cache to import anew.
 
-    is_small  small.trie rather than full.trie where both are published
-    cache     where imported stores are kept; None: DART_CACHE, else ~/.cache/dart
-    memory    how the store is kept there, see NgramStore.open
-    raises    as find_source, open_or_import
+    is_small   small.trie rather than full.trie where both are published
+    cache      where imported stores are kept; None: DART_CACHE, else ~/.cache/dart
+    residence  how the store is kept in memory, see NgramStore.open
+    raises     as find_source, open_or_import
     """
     folder = (cache or cache_folder()) / "ngram"
     name = os.fspath(name_or_path)
     if Path(name).expanduser().exists():
-        return open_or_import(find_source(name, is_small=is_small), cache=cache, memory=memory)
+        return open_or_import(
+            find_source(name, is_small=is_small), cache=cache, residence=residence
+        )
     words = [hub, *name.split("/"), Path(trie_name(is_small=is_small)).stem, IMPORTED]
     # Which store came from there; a link would be lost where the cache is copied.
     note = folder / f"{hashlib.sha256(chr(0).join(words).encode()).hexdigest()[:16]}.source"
@@ -89,9 +91,9 @@ def open_published(
         kept = folder / note.read_text(encoding="utf-8").strip()
         if kept.is_file():
             logger.info("%s was imported before: %s", name, kept)
-            return NgramStore.open(kept, memory=memory)
+            return NgramStore.open(kept, residence=residence)
     source = find_source(name, is_small=is_small, hub=hub)
-    store = open_or_import(source, cache=cache, memory=memory)
+    store = open_or_import(source, cache=cache, residence=residence)
     if Path(store.path).parent == folder:
         fresh = note.with_suffix(f".{os.getpid()}")
         fresh.write_text(Path(store.path).name + "\n", encoding="utf-8")
@@ -103,7 +105,7 @@ def open_or_import(
     source: Path,
     *,
     cache: Path | None = None,
-    memory: str = "mapped",
+    residence: str = "mapped",
     progress: Progress | None = None,
 ) -> NgramStore:
     """Open a store, or an upstream `.trie` that is imported once.
@@ -111,17 +113,17 @@ def open_or_import(
     The store is kept and found again while the source stays the same. Of several processes one
     imports, the others wait for it.
 
-    memory    how the store is kept there, see NgramStore.open
-    progress  told how far an import is; None: a line on stderr
-    raises    CheckpointError where there is no such file; else as NgramStore.open, import_trie
+    residence  how the store is kept in memory, see NgramStore.open
+    progress   told how far an import is; None: a line on stderr
+    raises     CheckpointError where there is no such file; else as NgramStore.open, import_trie
     """
     if source.suffix != ".trie":
-        return NgramStore.open(source, memory=memory)
+        return NgramStore.open(source, residence=residence)
     if not source.is_file():
         raise CheckpointError(f"{source} does not exist; expected an upstream .trie file.")
     store = (cache or cache_folder()) / "ngram" / f"{source.stem}-{_key(source)}.ngram"
     if store.is_file():
-        return NgramStore.open(store, memory=memory)
+        return NgramStore.open(store, residence=residence)
     try:
         store.parent.mkdir(parents=True, exist_ok=True)
         with only_one(
@@ -138,7 +140,7 @@ def open_or_import(
             f"{error.filename or store}: {error.strerror}; expected a folder for imported stores "
             "that can be written. Set DART_CACHE to one."
         ) from error
-    return NgramStore.open(store, memory=memory)
+    return NgramStore.open(store, residence=residence)
 
 
 def _key(source: Path) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dart import native
-from dart.config import NGRAM_MEMORY
+from dart.config import NGRAM_RESIDENCE
 from dart.errors import ConfigError, DartError
 from dart.ngram_build.config import (
     DEFAULT_MEMORY,
@@ -77,28 +77,30 @@ class NgramStore:
     pickled store carries its path, not its contents.
     """
 
-    __slots__ = ("_memory", "_path", "core")
+    __slots__ = ("_path", "_residence", "core")
 
-    def __init__(self, core: _core.NgramStore, path: str, memory: str = "mapped") -> None:
+    def __init__(self, core: _core.NgramStore, path: str, residence: str = "mapped") -> None:
         self.core = core  # handed to the search
         self._path = path
-        self._memory = memory
+        self._residence = residence
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, memory: str = "mapped") -> NgramStore:
+    def open(cls, path: str | os.PathLike[str], *, residence: str = "mapped") -> NgramStore:
         """Map a store file made by `build` or `import_trie`; none of the ways waits for the disk.
 
-        memory     "mapped": the system reads what is looked up, when it is; "preloaded": a thread
+        residence  "mapped": the system reads what is looked up, when it is; "preloaded": a thread
                    reads the file ahead, from its start, at most half as much as the machine has
                    memory; "locked": likewise, all of it, and it stays, which the system may forbid.
         raises     CheckpointError if there is no such file, it is a folder, or it may not be
                    locked; NgramFormatError if its header is damaged, of another version, or it is
                    an upstream .trie file; ConfigError for another word.
         """
-        if memory not in NGRAM_MEMORY:
-            raise ConfigError(f"memory is {memory!r}, expected one of {', '.join(NGRAM_MEMORY)}")
+        if residence not in NGRAM_RESIDENCE:
+            raise ConfigError(
+                f"residence is {residence!r}, expected one of {', '.join(NGRAM_RESIDENCE)}"
+            )
         path = os.fspath(path)
-        return cls(_core.NgramStore.open(path, memory), path, memory)
+        return cls(_core.NgramStore.open(path, residence), path, residence)
 
     @property
     def path(self) -> str:
@@ -171,14 +173,14 @@ class NgramStore:
         self.core.verify()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self._path, self._memory)
+        return _reopen, (self._path, self._residence)
 
     def __repr__(self) -> str:
         return f"NgramStore({self._path!r}, order={self.order}, num_nodes={self.num_nodes})"
 
 
-def _reopen(path: str, memory: str) -> NgramStore:
-    return NgramStore.open(path, memory=memory)
+def _reopen(path: str, residence: str) -> NgramStore:
+    return NgramStore.open(path, residence=residence)
 
 
 def import_trie(

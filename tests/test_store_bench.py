@@ -18,7 +18,7 @@ from dart.__main__ import main
 from dart.bench import page_cache
 from dart.bench.store import measure, quantiles
 from dart.bench.store_queries import make_queries
-from dart.config import NGRAM_MEMORY
+from dart.config import NGRAM_RESIDENCE
 from dart.errors import ConfigError
 
 DEMO = Path(__file__).parents[1] / "assets" / "demo" / "ngram" / "demo.ngram"
@@ -153,30 +153,30 @@ def test_command_without_a_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert "search, warm" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("memory", NGRAM_MEMORY)
-def test_memory_changes_no_answer(store: str, memory: str) -> None:
+@pytest.mark.parametrize("residence", NGRAM_RESIDENCE)
+def test_residence_changes_no_answer(store: str, residence: str) -> None:
     """Prevents a store that answers otherwise, or not at all, because of where its file is."""
     plain = ngram.NgramStore.open(store).probabilities([1, 2], range(300))
-    kept = pickle.loads(pickle.dumps(ngram.NgramStore.open(store, memory=memory)))
-    for other in (kept, pure.NgramStore.open(store, memory)):
+    kept = pickle.loads(pickle.dumps(ngram.NgramStore.open(store, residence=residence)))
+    for other in (kept, pure.NgramStore.open(store, residence)):
         for expected, found in zip(plain, other.probabilities(np.array([1, 2], np.int32),
                                                               np.arange(300, dtype=np.int32)),
                                    strict=True):  # fmt: skip
             assert (expected == found).all()
 
 
-def test_unknown_memory_is_refused(store: str) -> None:
+def test_unknown_residence_is_refused(store: str) -> None:
     """Prevents a mistyped word from being taken for the default."""
     with pytest.raises(ConfigError, match="'hot', expected one of mapped, preloaded, locked"):
-        ngram.NgramStore.open(store, memory="hot")
+        ngram.NgramStore.open(store, residence="hot")
 
 
 @LINUX
-@pytest.mark.parametrize("memory", ["preloaded", "locked"])
-def test_file_is_read_ahead(store: str, memory: str) -> None:
+@pytest.mark.parametrize("residence", ["preloaded", "locked"])
+def test_file_is_read_ahead(store: str, residence: str) -> None:
     """Prevents a thread that never reads, and one that keeps a closed file's memory."""
     page_cache.drop(store)
-    opened = ngram.NgramStore.open(store, memory=memory)
+    opened = ngram.NgramStore.open(store, residence=residence)
     end = time.monotonic() + 10
     while page_cache.resident(store).resident < size_of(store):
         assert time.monotonic() < end, "not read in ten seconds"
@@ -196,7 +196,7 @@ resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
 if os.geteuid() == 0:
     os.seteuid(65534)  # root may lock whatever the limit
 try:
-    ngram.NgramStore.open(sys.argv[1], memory="locked")
+    ngram.NgramStore.open(sys.argv[1], residence="locked")
 except CheckpointError as error:
     print(error)
 """

@@ -31,14 +31,14 @@ def measure(
     beam_width: int = 20,
     passes: int = 5,
     rounds: int = 100,
-    memory: str = "mapped",
+    residence: str = "mapped",
 ) -> dict[str, Any]:
     """Every figure of a store; seconds and bytes. The cold ones are None where nobody can tell.
 
-    queries  all searched in every pass, so that the processor's caches hold another one's data
-    passes   warm ones, behind one that is not counted
-    rounds   repetitions of a lookup inside the core
-    memory   as NgramStore.open takes it
+    queries    all searched in every pass, so that the processor's caches hold another one's data
+    passes     warm ones, behind one that is not counted
+    rounds     repetitions of a lookup inside the core
+    residence  as NgramStore.open takes it
     """
 
     def search(store: NgramStore, query: Query) -> None:
@@ -63,9 +63,9 @@ def measure(
     gc.collect()
     gc.disable()
     try:
-        cold = _cold(path, timed, memory) if page_cache.is_supported() else None
-        opened = [_open_seconds(path, memory) for _ in range(OPENINGS)]
-        store = NgramStore.open(path, memory=memory)
+        cold = _cold(path, timed, residence) if page_cache.is_supported() else None
+        opened = [_open_seconds(path, residence) for _ in range(OPENINGS)]
+        store = NgramStore.open(path, residence=residence)
         timed(store)
         warm = np.stack([timed(store) for _ in range(passes)])
         memory_use = _memory(path, store, timed) if page_cache.is_supported() else None
@@ -107,20 +107,20 @@ def quantiles(values: Sequence[float] | NDArray[np.float64]) -> dict[str, float]
     }
 
 
-def _open_seconds(path: str, memory: str) -> float:
+def _open_seconds(path: str, residence: str) -> float:
     begin = time.perf_counter()
-    store = NgramStore.open(path, memory=memory)
+    store = NgramStore.open(path, residence=residence)
     seconds = time.perf_counter() - begin
     del store
     return seconds
 
 
-def _cold(path: str, timed: Timed, memory: str) -> dict[str, Any]:
+def _cold(path: str, timed: Timed, residence: str) -> dict[str, Any]:
     """The same searches with the file out of the page cache: the first 10, 100, 1000 of them."""
     still_cached = page_cache.drop(path)
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
     begin = time.perf_counter()
-    store = NgramStore.open(path, memory=memory)
+    store = NgramStore.open(path, residence=residence)
     open_seconds = time.perf_counter() - begin
     seconds = timed(store)
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt - faults

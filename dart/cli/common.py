@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from dart.config import NGRAM_MEMORY, NGRAM_SOURCES, SCORES
+from dart.config import NGRAM_RESIDENCE, NGRAM_SOURCES, SCORES
 from dart.errors import ConfigError, DeviceError
 from dart.hub import HUBS
 
@@ -46,7 +46,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="small.trie rather than full.trie where both are published (default: small)",
     )
-    add_memory_argument(group)
+    add_residence_argument(group)
     add_hub_argument(group)
     group.add_argument(
         "--device",
@@ -62,11 +62,11 @@ def add_hub_argument(group: Any) -> None:
     group.add_argument("--hub", choices=HUBS, default=HUBS[0], help="for hub ids")
 
 
-def add_memory_argument(group: Any) -> None:
+def add_residence_argument(group: Any) -> None:
     """Add the flag that says how an n-gram store is kept in memory."""
     group.add_argument(
         "--ngram-memory",
-        choices=NGRAM_MEMORY,
+        choices=NGRAM_RESIDENCE,
         default="preloaded",
         help="of the n-gram store: read where needed, read ahead from its start (default; at most "
         "half the machine's memory), or read ahead and kept there",

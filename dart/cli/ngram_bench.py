@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dart.cli.common import add_hub_argument, add_json_argument, add_memory_argument, write_json
+from dart.cli.common import add_hub_argument, add_json_argument, add_residence_argument, write_json
 from dart.errors import ConfigError
 from dart.ngram import NgramStore
 
@@ -54,7 +54,7 @@ def add_parser(actions: Any) -> None:
     bench.add_argument("--beam-width", type=int, default=20, metavar="N", help="default 20")
     bench.add_argument("--tree-size", type=int, default=60, metavar="N", help="default 60")
     bench.add_argument("--seed", type=int, default=0, help="of the places in the text")
-    add_memory_argument(bench)
+    add_residence_argument(bench)
     add_json_argument(bench)
     bench.set_defaults(run=run)
 
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         tree_size=args.tree_size,
         beam_width=args.beam_width,
         passes=args.passes,
-        memory=args.ngram_memory,
+        residence=args.ngram_memory,
     )
     print("\n".join(lines(figures)))
     if args.json:

@@ -134,7 +134,7 @@ class DartModel:
             self.acceptance = load_acceptance(head)
         if ngram_model_name_or_path is not None:
             self.store = open_published(
-                ngram_model_name_or_path, is_small=is_small_ngram, hub=hub, memory=ngram_memory
+                ngram_model_name_or_path, is_small=is_small_ngram, hub=hub, residence=ngram_memory
             )
         if eagle3_model_name_or_path is not None:
             head = resolve(eagle3_model_name_or_path, hub=hub, patterns=_HEAD_FILES)
