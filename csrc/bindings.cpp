@@ -154,12 +154,13 @@ py::tuple time_lookups(const dart::NgramStore& store, const Array<dart::Token>& 
                                static_cast<std::size_t>(candidates.shape(1)), rounds);
   }
   const auto size = static_cast<py::ssize_t>(times.size());
-  Array<double> first(size), repeated(size);
+  Array<double> first(size), repeated(size), empty(size);
   for (py::ssize_t i = 0; i < size; ++i) {
     first.mutable_at(i) = times[static_cast<std::size_t>(i)].first;
     repeated.mutable_at(i) = times[static_cast<std::size_t>(i)].repeated;
+    empty.mutable_at(i) = times[static_cast<std::size_t>(i)].empty;
   }
-  return py::make_tuple(std::move(first), std::move(repeated));
+  return py::make_tuple(std::move(first), std::move(repeated), std::move(empty));
 }
 
 dart::Memory memory_named(const std::string& name) {
@@ -215,6 +216,11 @@ py::list level_sizes(const dart::NgramStore& store) {
 
 PYBIND11_MODULE(_core, module) {
   module.doc() = "C++ core: n-gram stores, builder, importer and tree search.";
+#if defined(__x86_64__) && defined(__POPCNT__)
+  if (!__builtin_cpu_supports("popcnt")) {
+    throw py::import_error("this processor has no instruction popcnt, which the core needs");
+  }
+#endif
 
   py::register_exception_translator([](std::exception_ptr error) {
     try {
@@ -373,7 +379,8 @@ PYBIND11_MODULE(_core, module) {
   module.def("time_lookups", &time_lookups, py::arg("store"), py::arg("contexts").noconvert(),
              py::arg("candidates").noconvert(), py::arg("rounds"),
              "Nanoseconds of matching candidates int32 [n, k], ascending, with contexts int32 "
-             "[n, m] of a store, float64 [n]: for the first time, and the mean of repetitions.");
+             "[n, m] of a store, float64 [n]: for the first time, the mean of repetitions, and "
+             "what of that is for the empty context.");
 
   module.def("search_tree", &search_tree, py::arg("topk_tokens").noconvert(),
              py::arg("topk_probs").noconvert(), py::arg("store").none(true),

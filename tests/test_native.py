@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -173,6 +174,9 @@ def test_the_flags_are_those_of_cmake():
     for flag in ("-O3", "-DNDEBUG", "-ffp-contract=off"):
         assert flag in native.FLAGS
         assert flag in CMAKE
+    if platform.system() == "Linux" and platform.machine() == "x86_64":
+        assert "-mpopcnt" in native.FLAGS
+        assert "-mpopcnt" in CMAKE
     assert "-std=c++20" in native.FLAGS
     assert "CMAKE_CXX_STANDARD 20" in CMAKE
     for path in (ROOT / "csrc" / "src").glob("*.cpp"):

@@ -12,6 +12,7 @@ void BeamMatches::start(std::span<const Token> tokens, std::span<const float> ce
     tokens_.push_back(NgramStore::wanted(static_cast<std::uint32_t>(tokens_.size()), token));
   }
   contexts_.assign(1, Context{kNoNode, 0, 0, 0.0F, {}, {}});
+  keys_.assign(1, Key{kNoNode, 0});
   looked_up_ = 1;
   numbers_.clear();
   matches_.clear();
@@ -30,15 +31,17 @@ void BeamMatches::add(const State& state, float score, float threshold) {
 
 // The beam is small and mostly shares its shorter contexts: looking through all is quick.
 std::size_t BeamMatches::context_number(NodeId node, int length, std::size_t shorter, float score) {
-  for (std::size_t number = 1; number < contexts_.size(); ++number) {
+  const Key key{node, length};
+  for (std::size_t number = 1; number < keys_.size(); ++number) {
+    if (keys_[number] != key) continue;
     Context& known = contexts_[number];
-    if (known.node != node || known.length != length) continue;
     if (number < looked_up_ && known.best_score < score) continue;  // more is wanted of it now
     known.best_score = std::max(known.best_score, score);
     return number;
   }
   if (length > 0) store_.prefetch_children(length, node);
   contexts_.push_back({node, length, shorter, score, {}, {}});
+  keys_.push_back(key);
   return contexts_.size() - 1;
 }
 

@@ -20,6 +20,7 @@ constexpr float kSigmoidSlack = 1e-5F;  // no library promises that its exp and 
 constexpr std::size_t kFirstWave = 4;   // beam members (measured with 20)
 constexpr std::size_t kMaxCandidates = 1U << 16;  // so that beam position * candidates fits
 constexpr std::size_t kMaxBeamWidth = 1U << 16;
+constexpr std::size_t kArenaRoom = 1024;  // nodes for which nothing has to grow
 
 float log_probability(float probability) { return std::log(probability + kEpsilon); }
 
@@ -41,6 +42,12 @@ struct Node {
   std::int32_t context_length;
   float context_probability;
   bool is_eos;
+};
+
+// A node as it is compared: mostly the score decides, and the arena is not read.
+struct Ranked {
+  float score;
+  std::int32_t node;  // index into the arena
 };
 
 struct BeamEntry {
@@ -84,6 +91,8 @@ class Search {
     if (params_.context_store != nullptr) root.context_state = params_.context_store->state();
     beam_.push_back(root);
     full_beam_size_ = 1;
+    arena_.reserve(kArenaRoom);
+    pool_.reserve(kArenaRoom);
     if (params_.tree_size > 0) {
       for (std::size_t level = 0; level < candidates_.levels && !beam_.empty(); ++level) {
         prepare_level(level);
@@ -337,11 +346,15 @@ class Search {
                                  static_cast<std::uint32_t>(found - level_.tokens.begin()));
   }
 
+  Ranked ranked(std::size_t node) const {
+    return {arena_[node].score, static_cast<std::int32_t>(node)};
+  }
+
   // Total order of the tree's nodes: better first, a parent always before its child.
-  bool is_better(std::int32_t a, std::int32_t b) const {
-    const Node& x = arena_[a];
-    const Node& y = arena_[b];
-    if (x.score != y.score) return x.score > y.score;
+  bool is_better(Ranked a, Ranked b) const {
+    if (a.score != b.score) return a.score > b.score;
+    const Node& x = arena_[a.node];
+    const Node& y = arena_[b.node];
     if (x.depth != y.depth) return x.depth < y.depth;
     return x.created < y.created;
   }
@@ -349,14 +362,12 @@ class Search {
   // Keeps the tree_size best. What is worse than the last of them cannot enter the tree any more,
   // and neither can its descendants, so later levels skip it.
   void update_pool(std::size_t first) {
-    for (std::size_t i = first; i < arena_.size(); ++i) {
-      pool_.push_back(static_cast<std::int32_t>(i));
-    }
+    for (std::size_t i = first; i < arena_.size(); ++i) pool_.push_back(ranked(i));
     if (pool_.size() < params_.tree_size) return;
     const auto last = pool_.begin() + static_cast<std::ptrdiff_t>(params_.tree_size) - 1;
     std::nth_element(pool_.begin(), last, pool_.end(),
-                     [this](std::int32_t a, std::int32_t b) { return is_better(a, b); });
-    threshold_ = arena_[*last].score;
+                     [this](Ranked a, Ranked b) { return is_better(a, b); });
+    threshold_ = last->score;
     pool_.resize(params_.tree_size);
   }
 
@@ -373,15 +384,15 @@ class Search {
     selected_eos_.clear();
     for (std::size_t i = first; i < arena_.size(); ++i) {
       if (arena_[i].score < threshold_) continue;
-      (arena_[i].is_eos ? selected_eos_ : selected_).push_back(static_cast<std::int32_t>(i));
+      (arena_[i].is_eos ? selected_eos_ : selected_).push_back(ranked(i));
     }
     keep_best(selected_, params_.beam_width);
     keep_best(selected_eos_, room_for_eos);
     selected_.insert(selected_.end(), selected_eos_.begin(), selected_eos_.end());
 
     next_beam_.clear();
-    for (const std::int32_t node : selected_) {
-      BeamEntry entry{node, arena_[node].score, {}, {}};
+    for (const auto [score, node] : selected_) {
+      BeamEntry entry{node, score, {}, {}};
       const std::size_t position = arena_[node].created / stride_;
       if (store_ != nullptr) entry.state = next_state(position, arena_[node].token);
       if (params_.context_store != nullptr) {
@@ -394,8 +405,8 @@ class Search {
   }
 
   // Cuts `nodes` to its `count` best, in order.
-  void keep_best(std::vector<std::int32_t>& nodes, std::uint64_t count) const {
-    const auto better = [this](std::int32_t a, std::int32_t b) { return is_better(a, b); };
+  void keep_best(std::vector<Ranked>& nodes, std::uint64_t count) const {
+    const auto better = [this](Ranked a, Ranked b) { return is_better(a, b); };
     if (count == 0) {
       nodes.clear();
     } else if (nodes.size() > count) {
@@ -407,9 +418,10 @@ class Search {
   }
 
   Tree make_tree(Token root) {
-    std::sort(pool_.begin(), pool_.end(), [this](std::int32_t a, std::int32_t b) {
-      if (arena_[a].depth != arena_[b].depth) return arena_[a].depth < arena_[b].depth;
-      return is_better(a, b);
+    std::sort(pool_.begin(), pool_.end(), [this](Ranked a, Ranked b) {
+      const std::int32_t x = arena_[a.node].depth;
+      const std::int32_t y = arena_[b.node].depth;
+      return x != y ? x < y : is_better(a, b);
     });
     const std::size_t size = pool_.size() + 1;
     Tree tree;
@@ -435,9 +447,9 @@ class Search {
     };
     append({0.0F, root, -1, 0, 0, 0, 0, 1.0F, 0.0F, 0, 0.0F, false}, -1);
     std::vector<std::int32_t> index_of(arena_.size(), -1);
-    for (const std::int32_t i : pool_) {
-      const Node& node = arena_[i];
-      index_of[i] = static_cast<std::int32_t>(tree.tokens.size());
+    for (const Ranked& each : pool_) {
+      const Node& node = arena_[each.node];
+      index_of[each.node] = static_cast<std::int32_t>(tree.tokens.size());
       append(node, node.parent < 0 ? 0 : index_of[node.parent]);
     }
     return tree;
@@ -452,7 +464,7 @@ class Search {
 
   std::vector<Node> arena_;
   std::vector<BeamEntry> beam_;
-  std::vector<std::int32_t> pool_;  // the tree_size best nodes so far
+  std::vector<Ranked> pool_;  // the tree_size best nodes so far
   float threshold_;
   std::uint64_t full_beam_size_ = 0;  // of the beam as it would be without skipping
   bool uses_ngrams_ = false;
@@ -472,8 +484,8 @@ class Search {
   std::vector<std::int32_t> context_lengths_;
   std::vector<std::size_t> longest_matches_;  // of each candidate that is touched
   std::vector<std::uint32_t> possible_;       // candidates that can bring a member into the tree
-  std::vector<std::int32_t> selected_;
-  std::vector<std::int32_t> selected_eos_;
+  std::vector<Ranked> selected_;
+  std::vector<Ranked> selected_eos_;
   std::vector<BeamEntry> next_beam_;
 };
 

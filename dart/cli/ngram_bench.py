@@ -120,6 +120,8 @@ def lines(figures: dict[str, Any]) -> Iterator[str]:
             yield _row(f"search, cold, the first {count}", spread, "us")
     yield _row("one context, for the first time", contexts["first"], "ns")
     yield _row("one context, repeated", contexts["repeated"], "ns")
+    yield _row("- of that, the empty context", contexts["repeated_empty"], "ns")
+    yield _row("- of that, the rest", contexts["repeated_without_empty"], "ns")
     if cold is not None:
         yield (
             f"cold: {cold['cached_share_before']:.1%} of the file cached before, opened in "

@@ -45,6 +45,11 @@ class BeamMatches {
   State state_after(std::size_t member, std::uint32_t candidate) const;
 
  private:
+  struct Key {
+    NodeId node;
+    int length;
+    bool operator==(const Key&) const = default;
+  };
   struct Context {
     NodeId node;
     int length;
@@ -63,6 +68,7 @@ class BeamMatches {
   std::vector<Match> tokens_;  // as they are looked for
   // Number 0 is none; of the others the shorter one comes first.
   std::vector<Context> contexts_;
+  std::vector<Key> keys_;             // of these, close together as all are looked through
   std::size_t looked_up_ = 1;         // of these
   std::vector<std::size_t> numbers_;  // of each member's contexts, by length
   std::vector<Match> wanted_;         // of one context

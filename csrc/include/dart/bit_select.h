@@ -1,4 +1,4 @@
-// Counting and selecting bits of a word, without instructions that not every processor has.
+// Counting and selecting bits of a word.
 #pragma once
 
 #include <array>
@@ -32,9 +32,13 @@ inline constexpr auto kSelectInByte = [] {
 
 }  // namespace bits
 
-// std::popcount is a call into a library where the processor is not known to have the instruction.
+// std::popcount is a call into a library where the compiler may not use the instruction.
 constexpr int count_ones(std::uint64_t word) {
+#if defined(__x86_64__) && !defined(__POPCNT__)
   return static_cast<int>(bits::prefix_counts(word) >> 56);
+#else
+  return std::popcount(word);
+#endif
 }
 
 // Place of the one number `rank` (from 0) of a word that has more than `rank` ones.

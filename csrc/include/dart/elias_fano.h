@@ -10,9 +10,12 @@
 // source: Elias 1974, Fano 1971; sampled selection as in Okanohara and Sadakane 2007.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "dart/bit_packed.h"
+#include "dart/bit_select.h"
 #include "dart/word_writer.h"
 
 namespace dart {
@@ -145,6 +148,106 @@ class EliasFano {
   BitPacked zero_hints_;
   BitPacked low_;
 };
+
+inline std::uint64_t EliasFano::select(std::uint64_t rank) const {
+  const std::uint64_t hint = one_hints_[rank / kHintSpacing];
+  const std::uint64_t end = 64 * (last_word_ + 1);
+  if (hint >= layout_.high_bits) return end;
+  auto missing = static_cast<int>(rank % kHintSpacing);
+  std::uint64_t at = hint / 64;
+  std::uint64_t word = words_[at] & (~std::uint64_t{0} << (hint % 64));
+  while (true) {
+    const int found = count_ones(word);
+    if (missing < found) return 64 * at + static_cast<std::uint64_t>(select_one(word, missing));
+    if (at == last_word_) return end;
+    missing -= found;
+    word = words_[++at];
+  }
+}
+
+inline void EliasFano::prefetch_bits(std::uint64_t index) const {
+  const std::uint64_t hint = one_hints_[index / kHintSpacing];
+  if (hint < layout_.high_bits) prefetch(words_ + hint / 64);
+}
+
+inline EliasFano::Cursor::Cursor(const EliasFano& sequence, std::uint64_t index)
+    : sequence_(&sequence), index_(index) {
+  const std::uint64_t place = sequence.select(index);
+  word_ = std::min(place / 64, sequence.last_word_);
+  bits_ = place / 64 == word_ ? sequence.words_[word_] & (~std::uint64_t{0} << (place % 64)) : 0;
+}
+
+inline EliasFano::Finder::Finder(const EliasFano& sequence, const Cursor& begin, std::uint64_t end)
+    : sequence_(&sequence),
+      begin_(begin.index_),
+      end_(end),
+      place_(64 * begin.word_ + static_cast<std::uint64_t>(std::countr_zero(begin.bits_))),
+      word_(begin.word_),
+      zeros_(0) {
+  const std::uint64_t before = (std::uint64_t{1} << (place_ % 64)) - 1;
+  const auto zeros = static_cast<std::uint64_t>(count_ones(~sequence.words_[word_] & before));
+  zeros_ = place_ - begin_ - zeros;
+}
+
+inline EliasFano::Finder::Bucket EliasFano::Finder::seek(std::uint64_t value) {
+  const EliasFanoLayout& layout = sequence_->layout_;
+  const std::uint64_t* const words = sequence_->words_;
+  const std::uint64_t last_word = sequence_->last_word_;
+  // A bucket's ones follow the zero that ends the bucket before, and so many zeros.
+  const std::uint64_t bucket = value >> layout.low_width;
+  if (bucket >= layout.buckets || place_ >= layout.high_bits) return {};
+  std::uint64_t place = place_;
+  if (bucket != place_ - begin_) {
+    if (is_far(bucket)) {
+      const std::uint64_t rank = (bucket - 1) / kHintSpacing * kHintSpacing;
+      const std::uint64_t hint = sequence_->zero_hints_[rank / kHintSpacing];
+      if (hint >= layout.high_bits) return {};
+      const std::uint64_t before = (std::uint64_t{1} << (hint % 64)) - 1;
+      word_ = hint / 64;
+      zeros_ = rank - static_cast<std::uint64_t>(count_ones(~words[word_] & before));
+    }
+    std::uint64_t found = static_cast<std::uint64_t>(count_ones(~words[word_]));
+    while (zeros_ + found < bucket && word_ < last_word) {
+      zeros_ += found;
+      found = static_cast<std::uint64_t>(count_ones(~words[++word_]));
+    }
+    // The first holds for values below those of the range, all are for damaged files.
+    if (bucket <= zeros_ || bucket > zeros_ + found) return {};
+    const auto rank = static_cast<int>(bucket - zeros_) - 1;
+    place = 64 * word_ + static_cast<std::uint64_t>(select_one(~words[word_], rank)) + 1;
+    if (place >= layout.high_bits) return {};
+  }
+  // Its ones end with the next zero.
+  std::uint64_t at = place / 64;
+  std::uint64_t open = ~words[at] & (~std::uint64_t{0} << (place % 64));
+  while (open == 0 && at < last_word) open = ~words[++at];
+  const std::uint64_t stop = 64 * at + static_cast<std::uint64_t>(std::countr_zero(open));
+  const Bucket found{std::max(place - bucket, begin_), std::min(stop - bucket, end_)};
+  if (found.begin >= found.end) return {};
+  // Where the search for the value begins.
+  sequence_->low_.prefetch(found.begin + (found.end - found.begin) / 2);
+  return found;
+}
+
+inline std::uint64_t EliasFano::Finder::find(Bucket bucket, std::uint64_t value) const {
+  if (bucket.begin >= bucket.end) return kNotFound;
+  const BitPacked& low = sequence_->low_;
+  const std::uint64_t wanted = value & ((std::uint64_t{1} << sequence_->layout_.low_width) - 1);
+  std::uint64_t first = bucket.begin;
+  for (std::uint64_t length = bucket.end - bucket.begin; length > 1;) {
+    const std::uint64_t half = length / 2;
+    if (low[first + half - 1] < wanted) first += half;
+    length -= half;
+  }
+  return low[first] == wanted ? first : kNotFound;
+}
+
+inline void EliasFano::Finder::prefetch_bits(std::uint64_t value) const {
+  const std::uint64_t bucket = value >> sequence_->layout_.low_width;
+  if (!is_far(bucket)) return;
+  const std::uint64_t hint = sequence_->zero_hints_[(bucket - 1) / kHintSpacing];
+  if (hint < sequence_->layout_.high_bits) prefetch(sequence_->words_ + hint / 64);
+}
 
 // Makes the words of a sequence.
 class EliasFanoEncoder {

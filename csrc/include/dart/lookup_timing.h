@@ -13,6 +13,7 @@ namespace dart {
 struct LookupTime {
   double first;     // the context not looked up before, so mostly not in the processor's cache
   double repeated;  // once more, the mean of `rounds`
+  double empty;     // what of that finds the candidates after the empty context
 };
 
 // Times the matching of candidates with a context of every length, for each of the rows of
