@@ -163,11 +163,11 @@ py::tuple time_lookups(const dart::NgramStore& store, const Array<dart::Token>& 
   return py::make_tuple(std::move(first), std::move(repeated), std::move(empty));
 }
 
-dart::Memory memory_named(const std::string& name) {
-  if (name == "mapped") return dart::Memory::kMapped;
-  if (name == "preloaded") return dart::Memory::kPreloaded;
-  if (name == "locked") return dart::Memory::kLocked;
-  throw std::invalid_argument("memory is " + name + ", expected mapped, preloaded or locked");
+dart::Residence residence_named(const std::string& name) {
+  if (name == "mapped") return dart::Residence::kMapped;
+  if (name == "preloaded") return dart::Residence::kPreloaded;
+  if (name == "locked") return dart::Residence::kLocked;
+  throw std::invalid_argument("residence is " + name + ", expected mapped, preloaded or locked");
 }
 
 dart::ValueCoding value_coding(bool exact, int bits) {
@@ -236,12 +236,13 @@ PYBIND11_MODULE(_core, module) {
                                "A memory-mapped n-gram store; safe to read from many threads.")
       .def_static(
           "open",
-          [](const std::string& path, const std::string& memory) {
-            const dart::Memory kind = memory_named(memory);
+          [](const std::string& path, const std::string& residence) {
+            const dart::Residence kind = residence_named(residence);
             const py::gil_scoped_release release;
             return dart::NgramStore::open(path, kind);
           },
-          py::arg("path"), py::arg("memory") = "mapped", "Map a store file; reads its header only.")
+          py::arg("path"), py::arg("residence") = "mapped",
+          "Map a store file; reads its header only.")
       .def_property_readonly("order", &dart::NgramStore::order)
       .def_property_readonly("is_exact", &dart::NgramStore::is_exact)
       .def_property_readonly("num_nodes",

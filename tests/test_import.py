@@ -328,6 +328,13 @@ def test_progress_ends_and_never_goes_back(tmp_path: Path) -> None:
     assert 0.7 < shares[-1] <= 1.0
 
 
+def test_a_store_is_no_trie(tmp_path: Path) -> None:
+    """Prevents "order is 5571594090758422852, download it again" for a file that is fine."""
+    store = ngram.build([[1, 2, 3]], 2, tmp_path / "some.ngram")
+    with pytest.raises(NgramFormatError, match=r"an n-gram store, expected an upstream \.trie"):
+        ngram.import_trie(store.path, tmp_path / "again.ngram")
+
+
 def test_refused_files_leave_nothing_behind(tmp_path: Path) -> None:
     """Prevents gigabytes of unfinished work beside a file that can never be imported."""
     source = make_trie(tmp_path / "x.trie")

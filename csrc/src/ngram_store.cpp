@@ -94,15 +94,15 @@ std::size_t find_among(const EliasFano& sequence, NodeId begin, NodeId end,
 
 }  // namespace
 
-NgramStore NgramStore::open(const std::string& path, Memory memory) {
+NgramStore NgramStore::open(const std::string& path, Residence residence) {
   const auto mapping = std::make_shared<const MappedFile>(
       path, "an n-gram store file",
       "give the path of a file made by `python -m dart ngram build` or `import`");
   NgramStore store(mapping->bytes(), path);
   store.mapping_ = mapping;
-  if (memory == Memory::kLocked) mapping->lock(path);
-  if (memory != Memory::kMapped) {
-    preload(mapping, memory == Memory::kLocked ? mapping->bytes().size() : preload_limit());
+  if (residence == Residence::kLocked) mapping->lock(path);
+  if (residence != Residence::kMapped) {
+    preload(mapping, residence == Residence::kLocked ? mapping->bytes().size() : preload_limit());
   }
   return store;
 }

@@ -1,7 +1,10 @@
 #include "dart/trie_reader.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
+
+#include "dart/ngram_format.h"
 
 namespace dart {
 
@@ -10,6 +13,10 @@ TrieReader::TrieReader(ByteStream& bytes, std::string name)
   const std::uint64_t size = bytes_.size();
   if (size < kHeadBytes + kRecordBytes) fail("file size", size, "at least 40 bytes");
   const std::byte* const head = bytes_.take(kHeadBytes);
+  if (std::memcmp(head, kMagic, sizeof(kMagic)) == 0) {
+    throw FormatError(name_, "format", "an n-gram store", "an upstream .trie file",
+                      "a store needs no import, give it where one is asked for");
+  }
   const auto order = load<std::uint64_t>(head);
   const auto nodes = load<std::uint64_t>(head + 8);
   if (order < 1 || order > kMaxOrder) fail("order", order, "1..8");

@@ -126,10 +126,10 @@ class NgramStore:
         self._root_count = int(header["root_count"])
 
     @staticmethod
-    def open(path: str, memory: str = "mapped") -> NgramStore:
+    def open(path: str, residence: str = "mapped") -> NgramStore:
         """Map a file; CheckpointError where it cannot be read, NgramFormatError where it is odd.
 
-        Whatever `memory` says, the system reads what is looked up: numpy is the slower part here.
+        Whatever `residence` says, the system reads what is looked up: numpy is slower than that.
         """
         return NgramStore(path, _map_file(path))
 

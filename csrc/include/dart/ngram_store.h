@@ -46,7 +46,7 @@ struct NodeRange {
 };
 
 // How a file is kept in memory. None of the ways waits for the disk.
-enum class Memory {
+enum class Residence {
   kMapped,     // the system reads what is looked up, when it is
   kPreloaded,  // a thread reads the file ahead, as much of it as makes sense
   kLocked,     // a thread reads all of it, and it stays
@@ -67,7 +67,7 @@ class NgramStore {
  public:
   // Maps the file. Throws FileError (missing, a directory, unreadable, may not be locked) or
   // FormatError.
-  static NgramStore open(const std::string& path, Memory memory = Memory::kMapped);
+  static NgramStore open(const std::string& path, Residence residence = Residence::kMapped);
   // Reads from memory the caller keeps alive, 8-byte aligned; `name` appears in messages.
   static NgramStore view(std::span<const std::byte> bytes, const std::string& name);
 
