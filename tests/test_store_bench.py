@@ -147,10 +147,17 @@ def test_command(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "line 1: expected a JSON object" in capsys.readouterr().err
 
 
-def test_command_without_a_text(capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents a default text that the command itself cannot read, or that is too short for it."""
-    assert main(["ngram", "bench", str(DEMO), "--passes", "1"]) == 0
+def test_command_without_a_text(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Prevents a default text that the command itself cannot read, or that is too short for it,
+
+    and results that name a folder of the machine they were made on.
+    """
+    out = tmp_path / "out.json"
+    assert main(["ngram", "bench", str(DEMO), "--passes", "1", "--json", str(out)]) == 0
     assert "search, warm" in capsys.readouterr().out
+    settings = json.loads(out.read_text(encoding="utf-8"))["settings"]
+    assert settings["text"] is None
+    assert settings["tokenizer"] is None
 
 
 @pytest.mark.parametrize("residence", NGRAM_RESIDENCE)

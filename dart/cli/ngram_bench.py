@@ -35,14 +35,12 @@ def add_parser(actions: Any) -> None:
     bench.add_argument("path", metavar="FILE")
     bench.add_argument(
         "--text",
-        default=str(_DEMO / "prompts" / "heldout.jsonl"),
         metavar="NAME",
         help="a file, folder, glob or URL, read as `build --input` does, the first 4 million "
         "characters of it (default: the demo's held-out prompts)",
     )
     bench.add_argument(
         "--tokenizer",
-        default=str(_DEMO / "target"),
         metavar="NAME",
         help="the store's: a folder or hub id (default: the demo's)",
     )
@@ -73,8 +71,10 @@ def run(args: argparse.Namespace) -> int:
     from dart.ngram_build.shards import list_shards
     from dart.ngram_build.text_encoder import TextEncoder
 
-    shards = list_shards([args.text])
-    ids = _tokens(shards, TextEncoder.load(args.tokenizer, args.hub))
+    # Not the flags' defaults: results would carry the path of this machine.
+    shards = list_shards([args.text or str(_DEMO / "prompts" / "heldout.jsonl")])
+    encoder = TextEncoder.load(args.tokenizer or str(_DEMO / "target"), args.hub)
+    ids = _tokens(shards, encoder)
     queries = make_queries(
         ids, args.searches, levels=args.levels, candidates=args.candidates, seed=args.seed
     )
