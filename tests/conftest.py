@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,13 @@ import transformers
 
 from dart.target import TargetModel
 from tests.conformance import CONFORMANCE
+
+
+@pytest.fixture(scope="session", autouse=True)
+def heeds_interrupts() -> None:
+    """A shell lets its background jobs ignore SIGINT, and they their children."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
