@@ -88,7 +88,8 @@ class NgramStore:
     def open(cls, path: str | os.PathLike[str], *, residence: str = "mapped") -> NgramStore:
         """Map a store file made by `build` or `import_trie`; none of the ways waits for the disk.
 
-        residence  "mapped": the system reads what is looked up, when it is; "preloaded": a thread
+        residence  "mapped": the system reads the pages that are looked up, when they are, and no
+                   others, for files much larger than what is asked of them; "preloaded": a thread
                    reads the file ahead, from its start, at most half as much as the machine has
                    memory; "locked": likewise, all of it, and it stays, which the system may forbid.
         raises     CheckpointError if there is no such file, it is a folder, or it may not be

@@ -27,7 +27,7 @@ RANDOM = np.random.default_rng(0)
 TEXT = (RANDOM.zipf(1.3, 40_000) % 300).astype(np.int32)
 
 
-def size_of(path: str) -> int:
+def size_of(path: str | Path) -> int:
     return Path(path).stat().st_size
 
 
@@ -92,6 +92,24 @@ def test_dropped_pages_are_gone_and_those_read_are_counted(store: str) -> None:
     assert page_cache.resident(store).referenced == 0
     del opened
     assert page_cache.resident(store).resident == 0
+
+
+@LINUX
+def test_mapped_stores_take_no_more_memory_than_what_they_read(tmp_path: Path) -> None:
+    """Prevents a small machine from filling up with the neighbours of what was looked up."""
+    path = tmp_path / "demo.ngram"
+    path.write_bytes(DEMO.read_bytes())
+    if page_cache.drop(path) > 0:
+        pytest.skip("this file system keeps files in memory")
+    opened = ngram.NgramStore.open(path, residence="mapped")
+    page_cache.forget_references()
+    opened.probabilities([100, 200, 300], range(25))
+    here = page_cache.resident(path)
+    assert 0 < here.resident < size_of(path) // 10
+    assert here.resident <= here.referenced + page_cache.PAGE  # the header's, read before
+    assert page_cache.cached_share(path) <= here.resident / size_of(path) * 1.01
+    opened.verify()
+    assert page_cache.cached_share(path) > 0.9
 
 
 def test_figures_are_there_and_possible(store: str) -> None:

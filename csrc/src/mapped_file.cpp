@@ -56,6 +56,15 @@ void MappedFile::release() const {
   if (data_ != nullptr) (void)::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
 }
 
+void MappedFile::expect_scattered_reads(std::size_t offset) const {
+  if (offset >= size_) return;
+  (void)::madvise(const_cast<std::byte*>(data_) + offset, size_ - offset, MADV_RANDOM);
+}
+
+void MappedFile::expect_reads_in_order() const {
+  if (data_ != nullptr) (void)::madvise(const_cast<std::byte*>(data_), size_, MADV_SEQUENTIAL);
+}
+
 void MappedFile::prefer_huge_pages(std::size_t size) const {
 #ifdef MADV_HUGEPAGE
   if (data_ != nullptr) (void)::madvise(const_cast<std::byte*>(data_), size, MADV_HUGEPAGE);

@@ -98,6 +98,7 @@ NgramStore NgramStore::open(const std::string& path, Residence residence) {
   const auto mapping = std::make_shared<const MappedFile>(
       path, "an n-gram store file",
       "give the path of a file made by `python -m dart ngram build` or `import`");
+  if (residence == Residence::kMapped) mapping->expect_scattered_reads(0);
   NgramStore store(mapping->bytes(), path);
   store.mapping_ = mapping;
   if (residence == Residence::kLocked) mapping->lock(path);

@@ -13,6 +13,7 @@ std::string level_field(int depth, const std::string& what) {
 }  // namespace
 
 void NgramStore::verify() const {
+  if (mapping_ != nullptr) mapping_->expect_reads_in_order();
   const FileHeader head = header();
   const auto check_section = [&](int depth, const char* name, std::uint64_t offset,
                                  std::uint64_t words, std::uint64_t expected) {

@@ -24,8 +24,10 @@ void load(const std::weak_ptr<const MappedFile>& file, std::size_t size) {
 }  // namespace
 
 void preload(const std::shared_ptr<const MappedFile>& file, std::uint64_t limit) {
-  const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(file->bytes().size(), limit));
+  std::size_t size = file->bytes().size();
+  if (limit < size) size = static_cast<std::size_t>(limit) / kStep * kStep;
   file->prefer_huge_pages(size);
+  file->expect_scattered_reads(size);
   try {
     // Nobody waits for it: not the owner of the file, nor a process forked off, which has no such
     // thread.

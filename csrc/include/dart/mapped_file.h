@@ -25,6 +25,11 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   // Takes the pages read so far out of the process's memory; they are mapped again when touched.
   void release() const;
+  // Has the system read, from `offset` on, a multiple of the page size, single pages where they are
+  // touched, and not what lies around them.
+  void expect_scattered_reads(std::size_t offset) const;
+  // The opposite, for all of the file.
+  void expect_reads_in_order() const;
   // Has the system map the first `size` bytes as huge pages, where it can and they are yet to be
   // read: fewer page faults and misses of address translation, but whole 2 MiB at a time.
   void prefer_huge_pages(std::size_t size) const;

@@ -47,7 +47,7 @@ struct NodeRange {
 
 // How a file is kept in memory. None of the ways waits for the disk.
 enum class Residence {
-  kMapped,     // the system reads what is looked up, when it is
+  kMapped,     // the system reads the pages that are looked up, when they are, and no others
   kPreloaded,  // a thread reads the file ahead, as much of it as makes sense
   kLocked,     // a thread reads all of it, and it stays
 };
