@@ -9,6 +9,7 @@ a string that grows as the part that is new:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
 
 from dart.stats import STAGES
@@ -84,7 +85,8 @@ def turn_note(snapshot: Snapshot, settings: Settings) -> str:
     numbers = snapshot.statistics
     parts = [settings.label]
     if numbers["tokens_per_second"]:
-        parts += [f"{numbers['tokens_per_second']:.1f} tokens/s", f"\u03c4 {numbers['tau']:.2f}"]
+        speed, tau = fixed(numbers["tokens_per_second"], 1), fixed(numbers["tau"], 2)
+        parts += [f"{speed} tokens/s", f"\u03c4 {tau}"]
     if numbers["tokens"]:
         parts.append(f"{numbers['tokens']} token" + ("s" if numbers["tokens"] != 1 else ""))
     if snapshot.reason:
@@ -105,6 +107,11 @@ def comparison(
         return f"the text differs from {other.label}'s"
     gain = f", \u00d7{speed / other_speed:.2f} its speed" if speed and other_speed else ""
     return f"\u2713 the same text as {other.label}{gain}"
+
+
+def fixed(value: float, digits: int) -> str:
+    """As JavaScript's toFixed: ties, as every eighth of a token is one, go up, not to even."""
+    return str(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
 
 
 def megabytes(count: int) -> str:

@@ -210,6 +210,15 @@ def test_metrics_before_and_without_a_run():
     assert (shown["tokens"], shown["steps"], shown["speed"], shown["tau"]) == (1, 0, None, None)
 
 
+@pytest.mark.parametrize(
+    ("value", "digits", "shown"), [(37 / 8, 2, "4.63"), (0.125, 2, "0.13"), (1.005, 2, "1.00"),
+                                   (2, 2, "2.00"), (177.25, 1, "177.3")]
+)  # fmt: skip
+def test_numbers_under_an_answer_are_those_beside_it(value: float, digits: int, shown: str):
+    """Prevents one tau shown as two: Python rounds a tie to even, JavaScript up."""
+    assert views.fixed(value, digits) == shown
+
+
 def test_the_page_says_why_nothing_is_marked():
     """No marks without a reason look like a defect."""
     assert "Baseline drafts nothing" in views.why_nothing_accepted(Settings("baseline"), 0, 0)
